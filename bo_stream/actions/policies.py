@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.errors import InputError, ShapeError
-from bo_stream.mathematics.actions import (
+from bo_stream.mathematics.computation_aware import (
     ActionMatrix,
     BlockMatrix,
     DenseMatrix,

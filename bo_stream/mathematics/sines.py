@@ -1,9 +1,12 @@
-"""Sine functions on a box around the bounds of the inputs [Solin].
+"""Sine functions on a box around the bounds of the inputs, and their prior variances [Solin].
 
 The functions vanish at the walls of a box somewhat wider than the bounds. In one dimension, for the
 unit interval and half width ``L``, they are ``sin(pi a (x - 1/2 + L) / (2 L)) / sqrt(L)`` for a =
 1, 2, ...; in several dimensions they are products of these (MATHS 2.9). Main effects are functions
 of one input each (MATHS 12.1).
+
+The prior variance of a sine is the spectral density of the kernel at its frequency, over the volume
+of the bounds (MATHS 2.9, 12.1).
 """
 
 from __future__ import annotations
@@ -13,14 +16,32 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Any
 
 import torch
-from torch import Tensor
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import AdditiveKernel, Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.priors import LogNormalPrior
+from torch import Size, Tensor
 
+from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.autograd import Pullback, lasting_property
+from bo_stream.mathematics.kernels import Scaled, scaled
 from bo_stream.mathematics.shapes import shaped
 
-__all__ = ["Basis", "least_indices"]
+__all__ = [
+    "Basis",
+    "MainEffects",
+    "Spectrum",
+    "default_kernel",
+    "default_likelihood",
+    "least_indices",
+    "log_variances",
+    "main_effects",
+    "parts_of",
+    "spectrum",
+]
 
 LEAST_HALF, MARGIN, LONGEST = 0.6, 1.2, 1.0
 """The half width is 1/2 + `MARGIN` lengthscales (each at most `LONGEST`), at least `LEAST_HALF`,
@@ -184,3 +205,179 @@ def least_indices(
             if further[k] <= most:
                 heapq.heappush(waiting, (key(further), further, k))
     return chosen
+
+
+# -- priors --------------------------------------------------------------------------------------
+
+LENGTHSCALE, MAIN_LENGTHSCALE, LENGTHSCALE_SD = 0.3, 0.1, 0.8
+VARIANCE, MAIN_VARIANCE, VARIANCE_SD = 0.5, 0.1, 1.5
+NOISE, NOISE_SD, LEAST_NOISE = 0.5, 2.0, 1e-6
+"""Modes and standard deviations of the logarithms, in widths of the bounds and variances of
+standardised outcomes."""
+
+
+class MainEffects(Kernel):
+    """Sum over the inputs of one Matern kernel of each, with a common lengthscale.
+
+    Args:
+        nu: Smoothness, a whole number and a half: 0.5, 1.5 and so on. Under a small one the many
+            sines of main effects follow noise.
+        kwargs: Arguments of gpytorch's `Kernel`.
+
+    Raises:
+        InputError: for another smoothness.
+    """
+
+    has_lengthscale = True
+
+    def __init__(self, nu: float = 4.5, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not (nu > 0.0 and nu % 1.0 == 0.5):
+            raise InputError("nu = 0.5, 1.5, 2.5 or so on", f"{nu}", "Choose one of these.")
+        self.nu = nu
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """The kernel between two sets of points."""
+        apart = x1 - x2 if diag else x1.unsqueeze(-2) - x2.unsqueeze(-3)
+        scale = self.lengthscale if diag else self.lengthscale.unsqueeze(-1)
+        r = math.sqrt(2.0 * self.nu) * (apart / scale).abs()
+        value: Tensor = (-r).exp() * _polynomial(round(self.nu - 0.5), r)
+        return value.sum(-1)
+
+
+def _polynomial(p: int, r: Tensor) -> Tensor:
+    """The factor beside ``exp(-r)`` in a Matern kernel of smoothness ``p + 1/2``."""
+    term = total = torch.ones_like(r)
+    for i in range(p):
+        term = term * r * (2.0 * (p - i) / ((2 * p - i) * (i + 1)))
+        total = total + term
+    return total
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Prior variances of sines as a function of hyperparameters.
+
+    Attributes:
+        nu: Smoothness; infinite for RBF.
+        squares: Squared frequencies, ``f x d``; ``f x 1`` for functions of one input.
+        volume: Logarithm of the volume of the bounds, or of the width of one input, ``f``.
+    """
+
+    nu: float
+    squares: Tensor
+    volume: Tensor
+
+    def logs(self, lengths: Tensor, variance: Tensor) -> Tensor:
+        """Logarithms of the prior variances, ``o x f``, differentiable.
+
+        Args:
+            lengths: Logarithms of the lengthscales, ``o x d``, or ``o x 1`` if inputs share one.
+            variance: Logarithms of the kernel's variance, ``o x 1``.
+        """
+        d = self.squares.shape[-1]
+        lengths = lengths.expand(-1, d)
+        squares = (2.0 * lengths).exp() @ self.squares.mT
+        total = lengths.sum(-1, keepdim=True) + variance - self.volume
+        if math.isinf(self.nu):
+            return total + 0.5 * (d * math.log(2.0 * math.pi) - squares)
+        constant = d * math.log(2.0) + 0.5 * d * math.log(math.pi)
+        constant += self.nu * math.log(2.0 * self.nu)
+        constant += math.lgamma(self.nu + 0.5 * d) - math.lgamma(self.nu)
+        return total + constant - (self.nu + 0.5 * d) * (2.0 * self.nu + squares).log()
+
+    def pull(self, lengths: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients in the arguments of `logs` from one in its value, ``o x f``."""
+        scales = (2.0 * lengths).exp().expand(-1, self.squares.shape[-1])
+        total, slope = gradient.sum(-1, keepdim=True), gradient
+        if math.isfinite(self.nu):
+            powers = 2.0 * self.nu + self.squares.shape[-1]
+            slope = powers * gradient / (2.0 * self.nu + scales @ self.squares.mT)
+        return (total - scales * (slope @ self.squares)).sum_to_size(lengths.shape), total
+
+
+def spectrum(part: Scaled, basis: Basis) -> Spectrum:
+    """The prior variances of the features of a basis that are a part's; see `parts_of`."""
+    m, main = basis.main * len(basis.low), isinstance(part.base, MainEffects)
+    alpha = basis.alpha[:m] if main else basis.alpha[m:]
+    squares = (alpha * basis.rate).square()
+    squares = squares.sum(-1, keepdim=True) if main else squares
+    return Spectrum(part.nu, squares, (alpha > 0).double() @ basis.width.log())
+
+
+def log_variances(parts: tuple[Scaled, ...], basis: Basis, outputs: int) -> Tensor:
+    """Logarithms of the features' prior variances, ``o x f``, differentiable (MATHS 2.9)."""
+    logs = []
+    for part in parts:
+        lengths = part.lengthscales(part.base.lengthscale.shape[-1], outputs)
+        variances = part.variances(outputs).unsqueeze(-1)
+        logs.append(spectrum(part, basis).logs(lengths.log(), variances.log()))
+    return torch.cat(logs, -1)
+
+
+def parts_of(kernel: Kernel) -> tuple[Scaled, ...]:
+    """The parts of a kernel in the order of the features: main effects, if any, and the others.
+
+    Raises:
+        UnsupportedError: on a kernel whose spectral density is not implemented.
+    """
+    kernels = list(kernel.kernels) if type(kernel) is AdditiveKernel else [kernel]
+    parts = [scaled(part) for part in kernels]
+    plain = all(part.base.active_dims is None for part in parts)
+    joint = [part for part in parts if type(part.base) in (RBFKernel, MaternKernel)]
+    main = [part for part in parts if type(part.base) is MainEffects]
+    if not plain or len(joint) != 1 or len(main) != len(parts) - 1 or len(main) > 1:
+        raise UnsupportedError(
+            "an RBF or Matern kernel over all inputs, in a ScaleKernel or not, with main effects "
+            "or without",
+            " + ".join(type(part.base).__name__ for part in parts)
+            + ("" if plain else " over some of the inputs"),
+            "Use one of these, or a family that takes any kernel (ExactGP, OnlineSGPR, CaGP).",
+        )
+    return (*main, *joint)
+
+
+def main_effects(batch_shape: Size) -> ScaleKernel:
+    """Scaled main effects with the default priors."""
+    base = MainEffects(
+        batch_shape=batch_shape, lengthscale_prior=_about(MAIN_LENGTHSCALE, LENGTHSCALE_SD)
+    )
+    return _started(base, MAIN_LENGTHSCALE, MAIN_VARIANCE)
+
+
+def default_kernel(dim: int, batch_shape: Size) -> ScaleKernel:
+    """A scaled Matern-5/2 kernel with the default priors."""
+    length = LENGTHSCALE * math.sqrt(dim / 3.0)
+    base = MaternKernel(
+        nu=2.5,
+        ard_num_dims=dim,
+        batch_shape=batch_shape,
+        lengthscale_prior=_about(length, LENGTHSCALE_SD),
+    )
+    return _started(base, length, VARIANCE)
+
+
+def default_likelihood(batch_shape: Size) -> GaussianLikelihood:
+    """Learned noise from almost none on."""
+    return GaussianLikelihood(
+        noise_prior=_about(NOISE, NOISE_SD),
+        noise_constraint=GreaterThan(LEAST_NOISE, transform=None, initial_value=NOISE),
+        batch_shape=batch_shape,
+    )
+
+
+def _started(base: Kernel, lengthscale: float, variance: float) -> ScaleKernel:
+    """The kernel in a `ScaleKernel`, with hyperparameters set."""
+    prior = _about(variance, VARIANCE_SD)
+    kernel = ScaleKernel(base, batch_shape=base.batch_shape, outputscale_prior=prior)
+    with torch.no_grad():
+        base.lengthscale, kernel.outputscale = lengthscale, variance
+    return kernel
+
+
+def _about(mode: float, sd: float) -> LogNormalPrior:
+    """The prior under which the logarithm's posterior mode is that of ``N(log mode, sd^2)``.
+
+    The density is one of the value; a fit climbs in the logarithm.
+    """
+    return LogNormalPrior(math.log(mode) + sd**2, sd)

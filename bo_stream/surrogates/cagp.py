@@ -34,13 +34,16 @@ from bo_stream.base.snapshot import Derived, numbers_of
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, StateError
-from bo_stream.mathematics.actions import ActionMatrix, BlockMatrix, cross_product, neighbours
 from bo_stream.mathematics.computation_aware import (
     ActionBasis,
+    ActionMatrix,
+    BlockMatrix,
     CaGPState,
     Projected,
     compress,
+    cross_product,
     factor,
+    neighbours,
 )
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.linalg import bordered

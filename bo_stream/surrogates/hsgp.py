@@ -23,7 +23,7 @@ from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.snapshot import Derived, Key
 from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
 from bo_stream.errors import BoundsError, InputError, StateError
-from bo_stream.mathematics import sine_kernels
+from bo_stream.mathematics import sines
 from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.evidence import (
     OutputStatistics,
@@ -136,13 +136,13 @@ class HSGP(FeatureGP):
         dim, outputs = sizes_of(train_X, train_Y, train_Yvar)
         batch, few = Size([outputs] if outputs > 1 else []), dim <= FEW_INPUTS
         if few and train_Yvar is None and common.get("likelihood") is None:
-            common["likelihood"] = sine_kernels.default_likelihood(batch)
+            common["likelihood"] = sines.default_likelihood(batch)
         kernel = common.get("covar_module")
         if kernel is None:
-            kernel = (sine_kernels if few else options).default_kernel(dim, batch)
+            kernel = (sines if few else options).default_kernel(dim, batch)
             main_effects = few and dim > 1 if main_effects is None else main_effects
-        if main_effects and len(sine_kernels.parts_of(kernel)) == 1:
-            kernel = kernel + sine_kernels.main_effects(batch)
+        if main_effects and len(sines.parts_of(kernel)) == 1:
+            kernel = kernel + sines.main_effects(batch)
         common["covar_module"] = kernel
         super().__init__(train_X, train_Y, train_Yvar, **common)
         if num_features != "auto":
@@ -208,7 +208,7 @@ class HSGP(FeatureGP):
 
     def _parts(self) -> tuple[Scaled, ...]:
         """The kernel's parts in the order of the features: main effects, if any, and the others."""
-        return sine_kernels.parts_of(self.covar_module)
+        return sines.parts_of(self.covar_module)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class HSGP(FeatureGP):
     @torch.no_grad()
     def _build_process(self, state: Any) -> Process:
         mean, basis = self._prior_mean().clone(), self.basis
-        logs = sine_kernels.log_variances(self._parts(), basis, self.num_outputs)
+        logs = sines.log_variances(self._parts(), basis, self.num_outputs)
         s2, c = self._noise_scale(), mean - state.origin
         r, factors = factorise_diagonal(self._statistics(), logs, s2, c, profile_mean=False)
         u, L = torch.stack([f.q for f in factors]), torch.stack([f.L for f in factors])
@@ -260,7 +260,7 @@ class HSGP(FeatureGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4, 2.9)."""
-        logs = sine_kernels.log_variances(self._parts(), self.basis, self.num_outputs)
+        logs = sines.log_variances(self._parts(), self.basis, self.num_outputs)
         s2, mean = self._noise_scale(), self._prior_mean()
         value, gradients, means = self._evidence(s2, mean, logs, profile_mean)
         return attach(value, [s2, mean, logs], gradients), means if profile_mean else None
@@ -293,13 +293,13 @@ class HSGP(FeatureGP):
         for part, least in zip(parts, self.state.least_lengthscales(basis), strict=False):
             raw = part.base.raw_lengthscale
             coordinates.keep_above(raw, least if raw.shape[-1] == least.numel() else least.amax())
-        terms = list[tuple[sine_kernels.Spectrum, Tensor, Tensor]]()
+        terms = list[tuple[sines.Spectrum, Tensor, Tensor]]()
         for part in parts:
             lengths = coordinates.selection([part.base.raw_lengthscale], o)
             scales = coordinates.selection(part.scale_parameters, o)
             if lengths is None or scales is None:
                 return None
-            terms.append((sine_kernels.spectrum(part, basis), lengths, scales))
+            terms.append((sines.spectrum(part, basis), lengths, scales))
         known, priors = self.noise_mode == "known", LogNormals.of(self, coordinates)
         noise = coordinates.selection([] if known else [self.likelihood.noise_covar.raw_noise], o)
         free_mean = not profile_mean and not isinstance(self.mean_module, ZeroMean)

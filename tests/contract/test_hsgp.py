@@ -7,7 +7,7 @@ from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from torch import Size, Tensor
 
 from bo_stream import HSGP
-from bo_stream.mathematics.sine_kernels import MainEffects
+from bo_stream.mathematics.sines import MainEffects
 from bo_stream.testing import StreamingContract
 
 

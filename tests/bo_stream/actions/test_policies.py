@@ -6,7 +6,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.errors import InputError, ShapeError
-from bo_stream.mathematics.actions import kernel_values, locality_blocks, split_blocks
+from bo_stream.mathematics.computation_aware import kernel_values, locality_blocks, split_blocks
 
 N = 40
 POLICIES = [BlockSparse, ConjugateGradient, TopEigenvectors, lambda i: Identity()]

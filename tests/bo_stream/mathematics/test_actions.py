@@ -4,7 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, RQKernel, ScaleKernel
 
-from bo_stream.mathematics.actions import (
+from bo_stream.mathematics.computation_aware import (
     BlockMatrix,
     DenseMatrix,
     cross_product,

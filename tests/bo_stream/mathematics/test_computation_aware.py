@@ -11,18 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bo_stream.errors import StateError
-from bo_stream.mathematics.actions import (
+from bo_stream.mathematics.computation_aware import (
     BlockMatrix,
     DenseMatrix,
-    identity_actions,
-    kernel_values,
-    neighbours,
-)
-from bo_stream.mathematics.computation_aware import (
     Projected,
     choose_merges,
+    identity_actions,
+    kernel_values,
     merge_loss,
     merged_factor,
+    neighbours,
 )
 from bo_stream.mathematics.linalg import bordered
 

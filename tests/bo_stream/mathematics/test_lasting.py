@@ -9,8 +9,7 @@ from torch import Tensor
 
 from acquisitions import local_polynomial
 from bo_stream.mathematics.autograd import lasting_property
-from bo_stream.mathematics.frequencies import Frequencies
-from bo_stream.mathematics.sine_states import assembly_for
+from bo_stream.mathematics.sine_states import Frequencies, assembly_for
 
 FREQUENCIES = Frequencies(2, 5, 0)
 

@@ -4,7 +4,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bo_stream import HSGP
-from bo_stream.mathematics.sine_kernels import MainEffects
+from bo_stream.mathematics.sines import MainEffects
 
 LOW, WIDTH = [-1.0, 0.5, 2.0, 0.0], [2.0, 1.5, 3.0, 1.0]
 SCALES = [0.9, 0.5, 2.0, 0.6]

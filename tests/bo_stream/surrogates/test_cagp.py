@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bo_stream import ExactGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.actions import kernel_values, symmetric_product
+from bo_stream.mathematics.computation_aware import kernel_values, symmetric_product
 from bo_stream.surrogates.cagp import CaGP
 from tests.calls import calls_of
 from tests.raw import RAW

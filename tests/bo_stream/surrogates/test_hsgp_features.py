@@ -11,8 +11,7 @@ from scipy.special import kv
 from bo_stream import HSGP, load
 from bo_stream.base.fitting import AscentObjective, Coordinates, log_prior
 from bo_stream.errors import InputError, StateError
-from bo_stream.mathematics.sine_kernels import MainEffects, log_variances, parts_of
-from bo_stream.mathematics.sines import Basis
+from bo_stream.mathematics.sines import Basis, MainEffects, log_variances, parts_of
 from bo_stream.testing.base import close
 from tests.bo_stream.surrogates.hsgp_cases import (
     LOW,
