@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bo_stream.base.checkpoint import load
-    from bo_stream.base.fitting.fit import FitReport
+    from bo_stream.base.fitting import FitReport
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.space import Box, Pool
     from bo_stream.surrogates.cagp import CaGP
@@ -57,7 +57,7 @@ _HOMES = {
     "CountGP": "surrogates.counts",
     "DirichletClassifier": "surrogates.classifier",
     "ExactGP": "surrogates.exact",
-    "FitReport": "base.fitting.fit",
+    "FitReport": "base.fitting",
     "NodeWISKI": "surrogates.node_wiski",
     "OnlineSGPR": "surrogates.online_sgpr",
     "Pool": "campaign.space",

@@ -29,7 +29,7 @@ from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
 from torch import Tensor, nn
 
-from bo_stream.base.fitting.coordinates import log_prior
+from bo_stream.base.fitting import log_prior
 from bo_stream.base.options import from_plain, is_plain, to_plain
 from bo_stream.base.snapshot import numbers_of, settings_of
 from bo_stream.base.stream import exclusive

@@ -22,9 +22,13 @@ from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from torch import Size, Tensor, nn
 
-from bo_stream.base.fitting.bfgs import AscentObjective, Evaluated
-from bo_stream.base.fitting.coordinates import Coordinates, profiled_mean
-from bo_stream.base.fitting.fit import objective_of
+from bo_stream.base.fitting import (
+    AscentObjective,
+    Coordinates,
+    Evaluated,
+    objective_of,
+    profiled_mean,
+)
 from bo_stream.base.gaussian_model import ScaleFreeNormal
 from bo_stream.base.options import whole_number
 from bo_stream.base.snapshot import Derived

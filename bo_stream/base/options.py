@@ -174,7 +174,7 @@ def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:
 PACKAGES = {
     "growth": "bo_stream.growth",
     "actions": "bo_stream.actions",
-    "schedule": "bo_stream.base.fitting.schedule",
+    "schedule": "bo_stream.base.schedule",
     "likelihood": "bo_stream.likelihoods",
 }
 """Modules with the policies of an option."""

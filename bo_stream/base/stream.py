@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from bo_stream.base.fitting.fit import FitMemory
+from bo_stream.base.fitting import FitMemory
 from bo_stream.base.snapshot import Version
 from bo_stream.errors import StateError
 from bo_stream.mathematics.autograd import lasting

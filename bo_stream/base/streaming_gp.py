@@ -32,10 +32,16 @@ from torch import Size, Tensor
 
 from bo_stream.base import checkpoint, checks, noise, options, units
 from bo_stream.base.botorch import constructor_arguments
-from bo_stream.base.fitting import ClosedForm, Coordinates
-from bo_stream.base.fitting.fit import FitReport, StreamMLL, check_evaluations, fit_model
-from bo_stream.base.fitting.schedule import shortfall
+from bo_stream.base.fitting import (
+    ClosedForm,
+    Coordinates,
+    FitReport,
+    StreamMLL,
+    check_evaluations,
+    fit_model,
+)
 from bo_stream.base.gaussian_model import GaussianModel
+from bo_stream.base.schedule import shortfall
 from bo_stream.base.snapshot import (
     Batch,
     Derived,

@@ -25,11 +25,17 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 
 from bo_stream.actions import Actions, BlockSparse
-from bo_stream.base.fitting.bfgs import AscentObjective
-from bo_stream.base.fitting.coordinates import Coordinates, log_prior, profiled_mean
-from bo_stream.base.fitting.fit import MAX_EVALS, FitReport, StreamMLL
-from bo_stream.base.fitting.schedule import RefitSchedule
+from bo_stream.base.fitting import (
+    MAX_EVALS,
+    AscentObjective,
+    Coordinates,
+    FitReport,
+    StreamMLL,
+    log_prior,
+    profiled_mean,
+)
 from bo_stream.base.options import CommonOptions, from_plain
+from bo_stream.base.schedule import RefitSchedule
 from bo_stream.base.snapshot import Derived, numbers_of
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP

@@ -21,7 +21,7 @@ from torch import Size, Tensor, nn
 from bo_stream.base import checkpoint
 from bo_stream.base.checks import inputs_of
 from bo_stream.base.composite import CompositeModel, entries
-from bo_stream.base.fitting.fit import FitMemory, FitReport, check_evaluations
+from bo_stream.base.fitting import FitMemory, FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP, emptied

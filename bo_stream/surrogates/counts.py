@@ -26,7 +26,7 @@ from torch import Tensor
 from bo_stream.base import checkpoint
 from bo_stream.base.checks import inputs_of
 from bo_stream.base.composite import CompositeModel, entries
-from bo_stream.base.fitting.fit import FitReport, check_evaluations
+from bo_stream.base.fitting import FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.options import own_options, whole_number
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing

@@ -17,8 +17,7 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor, nn
 
 from bo_stream.base.checks import sizes_of
-from bo_stream.base.fitting import FitReport
-from bo_stream.base.fitting.fit import fit_model
+from bo_stream.base.fitting import FitReport, fit_model
 from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises

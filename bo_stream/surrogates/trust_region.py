@@ -18,7 +18,7 @@ from gpytorch.constraints import Positive
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from bo_stream.base.fitting.fit import FitReport
+from bo_stream.base.fitting import FitReport
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.snapshot import Derived, Key, Version
 from bo_stream.base.stream import all_or_nothing

@@ -17,7 +17,7 @@ from gpytorch.constraints import Positive
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from bo_stream.base.fitting.fit import FitMemory, FitReport
+from bo_stream.base.fitting import FitMemory, FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.snapshot import Derived, Key
 from bo_stream.base.stream import all_or_nothing

@@ -15,7 +15,7 @@ from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior, NormalPrior
 
-from bo_stream.base.fitting.fit import FitReport
+from bo_stream.base.fitting import FitReport
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.testing.base import Contract, close
 

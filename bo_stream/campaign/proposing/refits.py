@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from bo_stream.base.fitting.fit import FitReport
+from bo_stream.base.fitting import FitReport
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.outcomes.count_outcomes import fits_twice
 from bo_stream.campaign.proposing.fallbacks import falling_back

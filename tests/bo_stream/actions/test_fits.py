@@ -8,8 +8,8 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity
-from bo_stream.base.fitting.fit import fit_model
-from bo_stream.base.fitting.schedule import RefitSchedule
+from bo_stream.base.fitting import fit_model
+from bo_stream.base.schedule import RefitSchedule
 from bo_stream.errors import InputError, StateError
 from bo_stream.surrogates.cagp import RELEARN
 from tests.calls import failing

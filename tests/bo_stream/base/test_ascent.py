@@ -12,9 +12,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from torch import Tensor, nn
 
-from bo_stream.base.fitting import AscentObjective, Coordinates
-from bo_stream.base.fitting.bfgs import Ascent, ascend
-from bo_stream.base.fitting.fit import far_starts
+from bo_stream.base.fitting import Ascent, AscentObjective, Coordinates, ascend, far_starts
 from bo_stream.errors import StateError
 
 

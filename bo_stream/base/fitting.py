@@ -1,0 +1,815 @@
+"""Fitting a surrogate's hyperparameters.
+
+Positive hyperparameters are optimised in their logarithm, where curvature is well scaled. Bounds of
+gpytorch constraints are enforced by projection. A free constant mean takes its closed-form optimum
+at each evaluation (MATHS 2.4). A warm fit starts from the current hyperparameters with the
+curvature of the last fit. The first fit, and every fit after the data have grown several-fold, also
+tries distant starts and continues from the best: the objective has several modes, and with few data
+the wrong one may be the higher.
+
+The objective (evidence or bound plus log priors) changes little from one batch to the next, so the
+inverse Hessian of the last fit is a good preconditioner: a warm fit takes a handful of evaluations
+of projected BFGS. Where the objective cannot be computed (the covariance does not factorise, or a
+value or gradient is not finite) its value is minus infinity. At the start of a fit this is an error
+instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from botorch.optim.closures.core import ForwardBackwardClosure
+from gpytorch.constraints import Interval
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import Likelihood
+from gpytorch.means import ConstantMean, Mean
+from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
+from torch import Tensor, nn
+
+from bo_stream.errors import InputError, StateError
+from bo_stream.mathematics.shapes import shaped
+
+__all__ = [
+    "Ascent",
+    "AscentObjective",
+    "ClosedForm",
+    "Coordinates",
+    "Evaluated",
+    "FitMemory",
+    "FitReport",
+    "Fittable",
+    "LogNormals",
+    "StreamMLL",
+    "ascend",
+    "check_evaluations",
+    "far_starts",
+    "fit_model",
+    "log_prior",
+    "objective_of",
+    "profiled_mean",
+]
+
+ClosedForm = Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]]
+"""From coordinates to the objective (0-dim), its gradient, and the optimal means, if profiled."""
+
+MARGIN = 1e-6
+"""Relative distance kept from the bounds of a constraint."""
+
+
+class Coordinates:
+    """The free hyperparameters of a GP's kernel, likelihood and mean as one vector.
+
+    Positive hyperparameters are represented by their logarithm, others unchanged.
+    """
+
+    def __init__(self, model: Any, skip_mean: bool) -> None:
+        self.items: list[tuple[nn.Parameter, Interval | None, bool]] = []
+        self.names: list[str] = []
+        self.lower = self.upper = torch.empty(0, dtype=torch.float64)
+        for module in (model.covar_module, model.likelihood, model.mean_module):
+            if not (skip_mean and module is model.mean_module):
+                for name, parameter, constraint in module.named_parameters_and_constraints():
+                    self.add(parameter, name.rpartition(".")[2], constraint)
+
+    def add(self, parameter: nn.Parameter, name: str, constraint: Interval | None = None) -> None:
+        """Append a parameter, if it is free."""
+        if not parameter.requires_grad:
+            return
+        low, high = _limits(constraint)
+        positive = low >= 0
+        self.items.append((parameter, constraint, positive))
+        self.names.append(name)
+        bounds = (_log(low, True), _log(high, False)) if positive else (low, high)
+        lower, upper = (self.lower.new_full((parameter.numel(),), bound) for bound in bounds)
+        self.lower = torch.cat([self.lower, lower])
+        self.upper = torch.cat([self.upper, upper])
+
+    def named(self, word: str) -> Tensor:
+        """A mask of the positive hyperparameters whose names contain a word."""
+        parts = [
+            torch.full((parameter.numel(),), positive and word in name)
+            for name, (parameter, _, positive) in zip(self.names, self.items, strict=True)
+        ]
+        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
+
+    def place(self, parameter: nn.Parameter) -> slice | None:
+        """Where a positive hyperparameter's coordinates are; None if it is not among them."""
+        start = 0
+        for own, _, positive in self.items:
+            end = start + own.numel()
+            if own is parameter:
+                return slice(start, end) if positive else None
+            start = end
+        return None
+
+    def selection(self, parameters: Sequence[nn.Parameter], outputs: int) -> Tensor | None:
+        """Weights that give the logarithm of a product of positive parameters from coordinates.
+
+        Args:
+            parameters: Raw parameters: of no or one value an output, or of ``k`` columns; outputs
+                may share them.
+            outputs: Number of outputs.
+
+        Returns:
+            ``o x k x p`` for ``p`` coordinates; None if a parameter is fixed.
+        """
+        size = len(self.lower)
+        total = self.lower.new_zeros(outputs, 1, size)
+        for parameter in parameters:
+            own = self.place(parameter)
+            if own is None:
+                return None
+            width = parameter.shape[-1] if parameter.ndim > 1 else 1
+            places = torch.arange(own.start, own.stop).view(-1, width).expand(outputs, -1)
+            total = total + nn.functional.one_hot(places, size)
+        return total
+
+    def keep_above(self, parameter: nn.Parameter, least: Tensor) -> None:
+        """Raise the lower bounds of a positive hyperparameter, if it is free: to its current value
+        at most.
+
+        Args:
+            parameter: The raw parameter.
+            least: Its smallest values, of a shape that expands to the parameter's.
+        """
+        own = self.place(parameter)
+        if own is None:
+            return
+        floor = least.double().cpu().log().expand(parameter.shape).reshape(-1)
+        floor = torch.minimum(floor, self.get()[own])
+        self.lower[own] = torch.maximum(self.lower[own], floor)
+
+    def get(self) -> Tensor:
+        """The current coordinates (float64, on the CPU)."""
+        parts = []
+        for parameter, constraint, positive in self.items:
+            value = _value(parameter, constraint).detach().double().cpu().reshape(-1)
+            parts.append(value.log() if positive else value)
+        return self.clip(torch.cat(parts)) if parts else self.lower
+
+    def confine(self, trust: float) -> None:
+        """Keep positive hyperparameters within a factor ``exp(trust)`` of their current values."""
+        now, reach = self.get(), torch.where(self.named(""), trust, math.inf)
+        self.lower = torch.maximum(self.lower, now - reach)
+        self.upper = torch.minimum(self.upper, now + reach)
+
+    def set(self, u: Tensor) -> None:
+        """Set the hyperparameters from coordinates."""
+        start = 0
+        with torch.no_grad():
+            for parameter, constraint, positive in self.items:
+                part = u[start : start + parameter.numel()]
+                start += parameter.numel()
+                value = (part.exp() if positive else part).reshape(parameter.shape).to(parameter)
+                enforced = constraint if constraint is not None and constraint.enforced else None
+                parameter.copy_(value if enforced is None else enforced.inverse_transform(value))
+
+    def gradient(self) -> Tensor:
+        """Gradient in the coordinates from the parameters' ``grad``, by the chain rule."""
+        parts = []
+        for parameter, constraint, positive in self.items:
+            if parameter.grad is None:
+                parts.append(torch.zeros(parameter.numel(), dtype=torch.float64))
+                continue
+            raw = parameter.detach().clone().requires_grad_()
+            with torch.enable_grad():
+                value = _value(raw, constraint)
+                (slope,) = torch.autograd.grad(value.sum(), raw)
+            scale = value.detach() if positive else torch.ones_like(value)
+            part = parameter.grad.double() * (scale / slope).double()
+            parts.append(part.reshape(-1).cpu())
+        return torch.cat(parts)
+
+    def clip(self, u: Tensor) -> Tensor:
+        """Project onto the constraints' bounds."""
+        return torch.minimum(torch.maximum(u, self.lower), self.upper)
+
+
+def log_prior(model: Any) -> Tensor:
+    """Sum of the log priors of all hyperparameters of a module, 0-dim."""
+    total = torch.zeros((), dtype=torch.float64)
+    for _, module, prior, closure, _ in model.named_priors():
+        total = total + prior.log_prob(closure(module)).sum().double()
+    return total
+
+
+def profiled_mean(model: Any) -> bool:
+    """Whether the constant mean of a surrogate is free, so that a fit can profile it out."""
+    mean = model.mean_module
+    if not isinstance(mean, ConstantMean) or not mean.raw_constant.requires_grad:
+        return False
+    free = mean.constraint_for_parameter_name("raw_constant") is None
+    free = free and mean.raw_constant.numel() == model.num_outputs
+    return free and not any(True for _ in mean.named_priors())
+
+
+@dataclass(frozen=True)
+class LogNormals:
+    """Log-normal priors of some coordinates, logarithms of hyperparameters.
+
+    Attributes:
+        location: Of the logarithms; zero where there is no prior.
+        precision: Inverse variances of the logarithms; likewise.
+        jacobian: One where there is a prior, else zero.
+        constant: What does not depend on the coordinates, in nats.
+    """
+
+    location: Tensor
+    precision: Tensor
+    jacobian: Tensor
+    constant: float
+
+    @classmethod
+    def of(cls, model: Any, coordinates: Coordinates) -> LogNormals | None:
+        """The priors of a model; None if some are of another kind or on a fixed parameter."""
+        location, precision, jacobian = (torch.zeros_like(coordinates.lower) for _ in range(3))
+        constant = 0.0
+        for name, module, prior, _, _ in model.named_priors():
+            short = name.rpartition(".")[2].removesuffix("_prior")
+            raw = getattr(module, f"raw_{short}", None)
+            own = None if raw is None else coordinates.place(raw)
+            if type(prior) is not LogNormalPrior or own is None or bool(jacobian[own].any()):
+                return None
+            sd = prior.scale.double().cpu().reshape(-1).expand(own.stop - own.start)
+            location[own], precision[own] = prior.loc.double().cpu().reshape(-1), sd**-2
+            jacobian[own] = 1.0
+            constant -= float((sd * math.sqrt(2.0 * math.pi)).log().sum())
+        return cls(location, precision, jacobian, constant)
+
+    def add(self, u: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        """The value plus log priors; theirs are added to the gradient in place."""
+        away = u - self.location
+        pull = self.precision * away
+        gradient.sub_(pull).sub_(self.jacobian)
+        return value + (self.constant - 0.5 * (pull @ away) - self.jacobian @ u)
+
+
+def _limits(constraint: Interval | None) -> tuple[float, float]:
+    if constraint is None:
+        return -math.inf, math.inf
+    return float(constraint.lower_bound.max()), float(constraint.upper_bound.min())
+
+
+def _log(bound: float, is_lower: bool) -> float:
+    """Logarithm of a positive bound, moved inwards by a relative margin."""
+    if is_lower:
+        return math.log(bound) + MARGIN if bound > 0 else -math.log(1e12)
+    return math.log(bound) - MARGIN if math.isfinite(bound) else math.log(1e12)
+
+
+def _value(raw: Tensor, constraint: Interval | None) -> Tensor:
+    """A hyperparameter's value given its raw parameter."""
+    return constraint.transform(raw) if constraint is not None and constraint.enforced else raw
+
+
+Objective = Callable[[], tuple[Tensor, Tensor | None]]
+"""The objective at the current parameters (0-dim, differentiable), and its optimal means."""
+
+LARGEST_STEP = 2.0
+"""Largest change of one (log-)hyperparameter in one step."""
+
+SMALLEST_STEP = 1e-4
+"""Smallest fraction of a step that the line search tries."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """An objective at one point.
+
+    Attributes:
+        u: The point.
+        value: The objective in nats; minus infinity where it cannot be computed.
+        gradient: Its gradient; zeros where it cannot be computed.
+        mean: The optimal constant means (``o``), if the objective profiles them out.
+    """
+
+    u: Tensor
+    value: float
+    gradient: Tensor
+    mean: Tensor | None
+
+
+class AscentObjective:
+    """An objective as a function of one vector; counts evaluations and keeps the best point.
+
+    Args:
+        objective: Returns the objective at the current parameters and changes nothing.
+        coordinates: The coordinates of the hyperparameters.
+        closed_form: The objective with its gradient at given coordinates, in place of `objective`.
+
+    Attributes:
+        evaluations: Evaluations of objective and gradient so far.
+        best: The best point so far; None before the first evaluation.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        coordinates: Coordinates,
+        closed_form: ClosedForm | None = None,
+    ) -> None:
+        self.objective, self.coordinates, self.closed_form = objective, coordinates, closed_form
+        self.parameters = [p for p, _, _ in coordinates.items]
+        self.before = [p.detach().clone() for p in self.parameters]
+        self.evaluations = 0
+        self.best: Evaluated | None = None
+
+    def start(self) -> Evaluated:
+        """Evaluate the objective at the current parameters.
+
+        Raises:
+            StateError: if it is not finite; the parameters are unchanged.
+            torch.linalg.LinAlgError: if the covariance does not factorise; likewise.
+        """
+        try:
+            found = self._at(self.coordinates.get())
+            if not math.isfinite(found.value):
+                raise StateError(
+                    "a finite objective, with a finite gradient, at the current hyperparameters",
+                    "an infinite or undefined one",
+                    "Standardize the outcomes (outcome_transform=Standardize(m)) or start from "
+                    "other hyperparameters.",
+                )
+        except BaseException:
+            self.restore()
+            raise
+        self.best = found
+        return found
+
+    def evaluate(self, u: Tensor) -> Evaluated:
+        """Evaluate the objective at a vector; minus infinity where it cannot be computed."""
+        try:
+            found = self._at(u)
+        except (StateError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            return Evaluated(u, -math.inf, torch.zeros_like(u), None)
+        if self.best is None or found.value > self.best.value:
+            self.best = found
+        return found
+
+    def settle(self) -> None:
+        """Set the parameters to the best point, or to their initial values if there is none."""
+        if self.best is None:
+            self.restore()
+        else:
+            self._clear()
+            self.coordinates.set(self.best.u)
+
+    def restore(self) -> None:
+        """Restore the initial parameters."""
+        self._clear()
+        with torch.no_grad():
+            for p, value in zip(self.parameters, self.before, strict=True):
+                p.copy_(value)
+
+    def _at(self, u: Tensor) -> Evaluated:
+        self.evaluations += 1
+        value, gradient, mean = (self.closed_form or self._differentiated)(u)
+        f = float(value.detach())
+        if not (math.isfinite(f) and bool(gradient.isfinite().all())):
+            return Evaluated(u, -math.inf, torch.zeros_like(u), None)
+        return Evaluated(u, f, gradient, mean)
+
+    def _differentiated(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        self.coordinates.set(u)
+        self._clear()
+        value, mean = self.objective()
+        if value.requires_grad:
+            value.backward()
+        gradient = self.coordinates.gradient() if len(u) else torch.zeros_like(u)
+        self._clear()
+        return value, gradient, mean
+
+    def _clear(self) -> None:
+        for p in self.parameters:
+            p.grad = None
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """The progress of an ascent from one start.
+
+    Attributes:
+        at: The current point.
+        inverse: The inverse Hessian of the negative objective; None before the first step.
+        converged: Whether the actual or predicted gain of a step is below the tolerance.
+    """
+
+    at: Evaluated
+    inverse: Tensor | None = None
+    converged: bool = False
+
+
+def ascend(objective: AscentObjective, path: Ascent, most: int, tolerance: float) -> Ascent:
+    """Continue an ascent by projected BFGS with backtracking.
+
+    Args:
+        objective: The objective.
+        path: The current point and curvature.
+        most: Maximum number of evaluations.
+        tolerance: Converged once a step's predicted gain, or the actual gain of two steps in a
+            row, is below this, in nats.
+    """
+    last, small, path = objective.evaluations + most, 0, replace(path, converged=False)
+    while objective.evaluations < last:
+        at, H = path.at, path.inverse
+        free = objective.coordinates.clip(at.u + 1e-3 * at.gradient.sign()) != at.u
+        step, promised = _step(at, H, free)
+        if not bool(free.any()) or (H is not None and 0.5 * promised < tolerance):
+            return replace(path, converged=True)
+        found = _searched(objective, at, step, last)
+        if found is None and objective.evaluations >= last:
+            return path
+        if found is None:  # no ascent direction: try once more without the curvature
+            if H is None:
+                return replace(path, converged=True)
+            path = replace(path, inverse=None)
+            continue
+        gain = found.value - at.value
+        path = Ascent(found, _updated(H, found.u - at.u, at.gradient - found.gradient))
+        small = small + 1 if gain < tolerance else 0
+        if small == 2:
+            return replace(path, converged=True)
+    return path
+
+
+def _step(at: Evaluated, H: Tensor | None, free: Tensor) -> tuple[Tensor, float]:
+    """The step to try and its slope, with coordinates at an active bound held fixed."""
+    g = torch.where(free, at.gradient, torch.zeros_like(at.gradient))
+    step = g / max(1.0, float(at.gradient.norm())) if H is None else torch.where(free, H @ g, 0.0)
+    slope = float(step @ g)
+    if H is not None and not (slope >= 0.0 and math.isfinite(slope)):
+        return _step(at, None, free)
+    return step / max(1.0, float(step.abs().max()) / LARGEST_STEP), slope
+
+
+def _searched(
+    objective: AscentObjective, at: Evaluated, step: Tensor, last: int
+) -> Evaluated | None:
+    """Backtrack along a step until a point gains enough; None if no point does."""
+    t = 1.0
+    while objective.evaluations < last and t >= SMALLEST_STEP:
+        u = objective.coordinates.clip(at.u + t * step)
+        found, slope = objective.evaluate(u), float(at.gradient @ (u - at.u))
+        if found.value >= at.value + 1e-4 * max(slope, 0.0):
+            return found
+        short = at.value + slope - found.value  # shortfall from the tangent, for the parabola
+        t *= min(0.5, max(0.1, 0.5 * slope / short)) if math.isfinite(short) and short > 0 else 0.3
+    return None
+
+
+def _updated(H: Tensor | None, s: Tensor, y: Tensor) -> Tensor | None:
+    """BFGS update of the inverse Hessian for a step ``s`` and a gradient decrease ``y``."""
+    sy = float(s @ y)
+    if sy <= 1e-10 * float(s.norm() * y.norm()):
+        return H
+    eye = torch.eye(len(s), dtype=s.dtype)
+    H = eye * (sy / float(y @ y)) if H is None else H
+    a = eye - torch.outer(s, y) / sy
+    return a @ H @ a.T + torch.outer(s, s) / sy
+
+
+TOLERANCE = 0.01
+"""An ascent stops when the actual or predicted gain of a step is below this, in nats."""
+
+CLOSER = 0.001
+"""The tolerance of the final check, which starts without the kept curvature."""
+
+MAX_EVALS = 200
+
+FEW_EVALS = 6
+"""Warm fits of at most this many evaluations skip the final check unless it is due."""
+
+GROWTH = 4.0
+"""Distant starts are tried again once the data have grown by this factor."""
+
+LOOK = 1.25
+"""Growth of the data after which the final check is due, whatever the number of evaluations."""
+
+RUNGS = ((6, 4), (14, 2))
+"""Stages of the multi-start: evaluations spent per start, and the number of starts kept."""
+
+SAME = 0.3
+"""Distance of coordinates within which ascents are taken to reach the same point."""
+
+SHORT, LONG = math.log(0.3), math.log(10.0)
+QUIET, LITTLE, NOISY = math.log(1e-3), math.log(0.03), math.log(0.5)
+
+GROUPS = 6
+"""Most starts with a single short lengthscale; in more dimensions, several share a start."""
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """The result of a fit.
+
+    Attributes:
+        evaluations: Number of evaluations of objective and gradient.
+        value: The objective reached: evidence (or bound) plus log priors, in nats.
+        converged: Whether it stopped because the gain fell below the tolerance.
+    """
+
+    evaluations: int
+    value: float
+    converged: bool
+
+    def and_then(self, other: FitReport) -> FitReport:
+        """This fit followed by another, as one report."""
+        return replace(other, evaluations=self.evaluations + other.evaluations)
+
+
+@dataclass(frozen=True)
+class FitMemory:
+    """The starting information of the next fit; empty before the first.
+
+    Attributes:
+        curvature: Inverse Hessian of the objective in the coordinates of a fit.
+        explored: Number of data when distant starts were last tried, number of data at the last
+            final check, then the coordinates at which the first fit started.
+    """
+
+    curvature: Tensor = shaped("c c")
+    explored: Tensor = shaped("e")
+
+    @classmethod
+    def empty(cls) -> FitMemory:
+        """Before the first fit."""
+        none = torch.empty(0, dtype=torch.float64)
+        return cls(none.reshape(0, 0), none)
+
+
+class Fittable(Protocol):
+    """The interface that a fit requires of a surrogate.
+
+    Attributes:
+        covar_module, mean_module, likelihood: Modules with the hyperparameters.
+    """
+
+    covar_module: Kernel
+    mean_module: Mean
+    likelihood: Likelihood
+
+    @property
+    def explores(self) -> bool:
+        """Whether the objective covers all data, so that distant starts can be compared by it."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs ``o``."""
+
+    @property
+    def num_observed(self) -> int:
+        """Number of observations that the objective covers."""
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """The objective without priors and, with ``profile_mean``, the optimal constant means."""
+
+    def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
+        """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
+
+    def _set_prior_mean(self, means: Tensor) -> None: ...
+
+    @property
+    def stream(self) -> Any:
+        """The surrogate's stream, including the `FitMemory` of the last fit."""
+
+    def _note(self, *, fits: FitMemory) -> None: ...
+
+    def named_priors(self) -> Iterator[Any]:
+        """Priors of all hyperparameters, with gpytorch's names."""
+
+    def train(self, mode: bool = True) -> Any:
+        """Switch to training mode."""
+
+    def eval(self) -> Any:
+        """Switch to evaluation mode."""
+
+
+class StreamMLL(MarginalLogLikelihood):
+    """A surrogate's objective as a gpytorch `MarginalLogLikelihood`, for `fit_gpytorch_mll`.
+
+    Calling it returns evidence plus log priors, 0-dim, in nats, not divided by the number of
+    observations. Its arguments are ignored, because no targets are stored.
+    """
+
+    model: Fittable
+
+    def __init__(self, model: Fittable) -> None:
+        super().__init__(model.likelihood, model)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Evidence (or bound) plus log priors."""
+        return self.model._objective(profile_mean=False)[0] + log_prior(self.model)
+
+    def closure(self) -> Callable[[], Any]:
+        """A forward-backward closure of the negative objective, for BoTorch's optimizers."""
+        parameters = {n: p for n, p in self.named_parameters() if p.requires_grad}
+        return ForwardBackwardClosure(lambda: -self(), parameters)
+
+    def climb(self, optimizer: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        """Run a user's optimizer, which takes this module and its `closure`."""
+        self.train()
+        optimizer(self, closure=self.closure(), **options)
+        self.eval()
+
+    def refresh(self) -> None:
+        """Take what a fit has changed besides the hyperparameters; by default nothing."""
+
+
+def check_evaluations(max_evals: int | None) -> None:
+    """Refuse limits below one evaluation.
+
+    Raises:
+        InputError: if ``max_evals`` is below 1.
+    """
+    if max_evals is not None and max_evals < 1:
+        raise InputError("max_evals >= 1, or None", f"{max_evals}", "Leave it out for no limit.")
+
+
+def fit_model(
+    model: Fittable, max_evals: int | None = None, trust: float | None = None
+) -> FitReport:
+    """Maximise evidence plus log priors by projected BFGS with the model's kept curvature.
+
+    A warm fit takes a handful of evaluations; a fit that tries distant starts takes 60 to 120. If
+    interrupted, the best point seen is kept.
+
+    Args:
+        model: The surrogate.
+        max_evals: Maximum number of evaluations of objective and gradient, over all starts.
+        trust: Largest change of the logarithm of a positive hyperparameter; None for no limit.
+            With a limit, distant starts are not tried.
+
+    Raises:
+        StateError, torch.linalg.LinAlgError: if the objective is not finite, or the covariance
+            not positive definite, at the current hyperparameters, which are then unchanged.
+            Trial steps to such points are rejected without an error.
+    """
+    check_evaluations(max_evals)
+    fit = _Fit(model, trust, MAX_EVALS if max_evals is None else max_evals)
+    try:
+        try:
+            return fit.run()
+        finally:
+            fit.settle()
+    except BaseException:
+        fit.settle()  # again: an interruption may have come during the first call
+        raise
+
+
+def objective_of(model: Fittable, trust: float | None = None) -> AscentObjective:
+    """What a fit maximises: the objective plus log priors, in the coordinates of a surrogate."""
+    profiled = profiled_mean(model)
+    coordinates = Coordinates(model, profiled)
+    if trust is not None:
+        coordinates.confine(trust)
+
+    def objective() -> tuple[Tensor, Tensor | None]:
+        value, mean = model._objective(profile_mean=profiled)
+        return value + log_prior(model), mean
+
+    return AscentObjective(objective, coordinates, model._prepare_fit(coordinates, profiled))
+
+
+class _Fit:
+    """One fit in progress."""
+
+    def __init__(self, model: Fittable, trust: float | None, most: int) -> None:
+        self.model, self.most, self.objective = model, most, objective_of(model, trust)
+        memory: FitMemory = model.stream.contents.fits
+        self.curvature, self.explored = memory.curvature.cpu(), memory.explored.cpu()
+        self.far = model.explores and trust is None
+        self.path: Ascent | None = None
+
+    @property
+    def left(self) -> int:
+        """Number of evaluations left."""
+        return self.most - self.objective.evaluations
+
+    def run(self) -> FitReport:
+        """Ascend, from several starts if they are due, and check the result."""
+        self.model.train()
+        start = self.objective.start()
+        if not len(start.u):
+            return FitReport(1, start.value, True)
+        warm = len(self.curvature) == len(start.u)
+        path = Ascent(start, self.curvature if warm else None)
+        starts = self._starts(start.u)
+        if starts:
+            path = self._best_of([path, *(Ascent(self.objective.evaluate(u)) for u in starts)])
+        else:
+            path = self._onward(path, self.left)
+        n = float(self.model.num_observed)
+        explored, looked = self.explored[:2].tolist() if len(self.explored) else (0.0, 0.0)
+        if not warm or self.objective.evaluations > FEW_EVALS or n >= LOOK * looked:
+            path, looked = self._looked_at_again(path), n
+        now = path.at.u.new_tensor([n if starts else explored, looked])
+        self.explored = torch.cat([now, self._first(start.u)])
+        self.path = path
+        best = start if self.objective.best is None else self.objective.best
+        return FitReport(self.objective.evaluations, best.value, path.converged)
+
+    def _first(self, now: Tensor) -> Tensor:
+        """The coordinates at which the first fit started."""
+        return self.explored[2:] if len(self.explored) == 2 + len(now) else now
+
+    def _starts(self, now: Tensor) -> list[Tensor]:
+        """Distant starts, as many as half the evaluations allow; none if they are not due."""
+        n = self.model.num_observed
+        due = n > 0 and (not len(self.explored) or n >= GROWTH * float(self.explored[0]))
+        if not (self.far and due):
+            return []
+        made = far_starts(self.objective.coordinates, self._first(now), now)
+        return made[: max(0, self.left - self.most // 2) // RUNGS[0][0]]
+
+    def _best_of(self, paths: list[Ascent]) -> Ascent:
+        """The best result of several ascents, abandoning the less promising in stages."""
+        done = 1
+        for evaluations, kept in RUNGS:
+            paths = [self._onward(path, evaluations - done) for path in paths]
+            paths = _distinct(sorted(paths, key=lambda path: -path.at.value))[:kept]
+            done = evaluations
+        return max((self._onward(path) for path in paths), key=lambda path: path.at.value)
+
+    def _onward(self, path: Ascent, most: int = MAX_EVALS) -> Ascent:
+        if path.converged or not math.isfinite(path.at.value):
+            return path
+        return ascend(self.objective, path, min(most, self.left), TOLERANCE)
+
+    def _looked_at_again(self, path: Ascent) -> Ascent:
+        """Continue without the curvature, to a closer tolerance, until nothing is gained.
+
+        One small step under a bad inverse Hessian is mistaken for convergence otherwise.
+        """
+        while path.converged and self.left > 0:
+            again = ascend(self.objective, Ascent(path.at), self.left, CLOSER)
+            gain = again.at.value - path.at.value
+            if gain < TOLERANCE:
+                return Ascent(again.at, path.inverse, again.converged)
+            path = again
+        return path
+
+    def settle(self) -> None:
+        """Set the model to the best point seen, and store the memory for the next fit."""
+        model, best = self.model, self.objective.best
+        self.objective.settle()
+        model.mean_module.zero_grad()  # a profiled mean is no parameter of the ascent
+        if best is not None and best.mean is not None:
+            model._set_prior_mean(best.mean)
+        if best is not None and len(best.u):
+            inverse = None if self.path is None else self.path.inverse
+            empty = best.u.new_empty(0, 0)
+            curvature = empty if inverse is None else inverse
+            model._note(fits=FitMemory(curvature, self.explored))
+        model.eval()
+
+
+def _distinct(paths: list[Ascent]) -> list[Ascent]:
+    """Drop ascents that are converging to the same point as an earlier one."""
+    kept: list[Ascent] = []
+    for path in paths:
+        if all(float((path.at.u - other.at.u).abs().max()) > SAME for other in kept):
+            kept.append(path)
+    return kept
+
+
+def far_starts(coordinates: Coordinates, first: Tensor, now: Tensor) -> list[Tensor]:
+    """Coordinates to try besides the current ones, the most promising first.
+
+    The objective of a Gaussian process has several modes: large noise with long lengthscales or
+    small noise with short ones, and with ARD one for each set of relevant dimensions. Ascents do
+    not pass from one mode to another: where a lengthscale is too long by a factor of twenty, the
+    gradient vanishes. Besides starts with all lengthscales short or long there is one per
+    dimension, with that lengthscale short and the others long. Parameters are recognised by name
+    (lengthscales, output scale, noise). These few starts reach nearly all modes.
+
+    Args:
+        coordinates: The coordinates of the hyperparameters.
+        first: Where the first fit started; short and long are relative to its lengthscales.
+        now: The current coordinates.
+    """
+    lengths, scales, noises = (
+        coordinates.named(name) for name in ("lengthscale", "outputscale", "noise")
+    )
+    if not (bool(lengths.any()) or bool(noises.any())):
+        return []
+    scale = float(first[scales].mean()) if bool(scales.any()) else 0.0
+
+    def start(length: Tensor | float, noise: float) -> Tensor:
+        u = first.clone()
+        u[lengths] = first[lengths] + length
+        u[noises] = scale + noise
+        return coordinates.clip(u)
+
+    made = [start(SHORT, NOISY), start(SHORT, QUIET), start(LONG, NOISY)]
+    d = int(lengths.sum())
+    for group in range(min(d, GROUPS)):
+        length = first.new_full((d,), LONG)
+        length[group::GROUPS] = SHORT
+        made.append(start(length, LITTLE))
+    made = made if torch.equal(first, now) else [first, *made]
+    return [u for i, u in enumerate(made) if not any(torch.equal(u, v) for v in made[:i])]
