@@ -61,8 +61,7 @@ from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.space import Space, space_from_dict
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, StateError
-from bo_stream.surrogates.mixed import with_categories
-from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate
+from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
 
 __all__ = ["GIVEN", "Settings"]
 

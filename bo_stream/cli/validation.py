@@ -31,8 +31,7 @@ def check_choices(config: CampaignConfig, space: Any) -> None:
     from bo_stream.campaign.proposing.defaults import AUTO
     from bo_stream.campaign.proposing.rules import SEARCHES
     from bo_stream.errors import check_not_shadowed
-    from bo_stream.surrogates.mixed import options_with_categories
-    from bo_stream.surrogates.registry import FAMILIES, surrogate
+    from bo_stream.surrogates.registry import FAMILIES, options_with_categories, surrogate
 
     check_not_shadowed("acquisitions")
     from acquisitions.build import DATA, OPTIONS

@@ -1,15 +1,19 @@
-"""Surrogates by name, for loops and configurations."""
+"""Surrogates by name, for loops and configurations, also over numbers and categories."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from torch import Tensor
+from botorch.models.kernels import CategoricalKernel
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import Kernel, ScaleKernel
+from torch import Size, Tensor
 
+from bo_stream.base.options import default_kernel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.base.units import bounds_for, input_transform_for
-from bo_stream.errors import InputError, OptionError
+from bo_stream.errors import InputError, OptionError, UnsupportedError
 from bo_stream.surrogates.cagp import CaGP
 from bo_stream.surrogates.exact import ExactGP
 from bo_stream.surrogates.hsgp import HSGP
@@ -21,7 +25,16 @@ from bo_stream.surrogates.trust_region import TrustRegionGP
 from bo_stream.surrogates.warped import WarpedGP
 from bo_stream.surrogates.wiski import WISKI
 
-__all__ = ["FAMILIES", "family_named", "in_loops", "surrogate"]
+__all__ = [
+    "FAMILIES",
+    "WITH_CATEGORIES",
+    "family_named",
+    "in_loops",
+    "mixed_kernel",
+    "options_with_categories",
+    "surrogate",
+    "with_categories",
+]
 
 FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "wiski": WISKI,
@@ -35,6 +48,10 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "warped": WarpedGP,
     "trust_region": TrustRegionGP,
 }
+WITH_CATEGORIES = ("warped", "exact", "node_wiski", "online_sgpr", "svdgp", "cagp")
+"""Families that model categories."""
+LEAST = 1e-6
+"""Smallest lengthscale of a category, as in BoTorch."""
 
 
 def surrogate(
@@ -125,13 +142,9 @@ def for_targets(
         raise OptionError("options that outcomes do not determine", refused, "Leave them out.")
     X = X.detach()
     bounds, none = bounds_for(options["bounds"], input_transform, X), X.new_empty(0, 1)
-    own = {
-        **options,
-        "bounds": bounds,
-        "input_transform": input_transform_for(input_transform, X, bounds),
-        "outcome_transform": None,
-    }
-    return family(X[:0], none, none, **own)
+    inputs = input_transform_for(input_transform, X, bounds)
+    frame = {"bounds": bounds, "input_transform": inputs, "outcome_transform": None}
+    return family(X[:0], none, none, **{**options, **frame})
 
 
 def in_loops(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,3 +157,58 @@ def in_loops(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if name == "wiski" and not {"grid", "grid_size"} & set(options):
         return {**options, "grid_size": "auto"}
     return dict(options)
+
+
+def mixed_kernel(dim: int, cat_dims: Sequence[int]) -> Kernel:
+    """A new kernel over inputs some of which are categories.
+
+    As in BoTorch's `MixedSingleTaskGP` it is the sum and the product of the default kernel over
+    the other inputs and of a `CategoricalKernel`.
+
+    Args:
+        dim: Number of inputs.
+        cat_dims: Indices of the categories, at least one.
+    """
+    numeric = tuple(i for i in range(dim) if i not in cat_dims)
+    if not numeric:
+        return ScaleKernel(_categories(cat_dims))
+    sums, products = (default_kernel(len(numeric), Size(), numeric).base_kernel for _ in range(2))
+    total = ScaleKernel(sums + ScaleKernel(_categories(cat_dims)))
+    return total + ScaleKernel(products * _categories(cat_dims))
+
+
+def options_with_categories(family: str, dim: int, cat_dims: Sequence[int]) -> dict[str, Any]:
+    """The options by which a family models categories: its own, or a new `mixed_kernel`.
+
+    Args:
+        family: Name of the family.
+        dim: Number of inputs.
+        cat_dims: Indices of the categories, at least one.
+
+    Raises:
+        UnsupportedError: for families whose kernel has a fixed form.
+    """
+    if family not in WITH_CATEGORIES:
+        raise UnsupportedError(
+            f"one of the surrogates {', '.join(WITH_CATEGORIES)} for categories",
+            repr(family),
+            "Use one of these, such as 'exact', or leave the surrogate out.",
+        )
+    if family == "warped":
+        return {"cat_dims": tuple(cat_dims)}
+    return {"covar_module": mixed_kernel(dim, cat_dims)}
+
+
+def with_categories(
+    make: Callable[..., Any], family: str, dim: int, cat_dims: Sequence[int], *data: Any, **kw: Any
+) -> Any:
+    """What `make` builds of the data, with new `options_with_categories`."""
+    return make(*data, **options_with_categories(family, dim, cat_dims), **kw)
+
+
+def _categories(cat_dims: Sequence[int]) -> Kernel:
+    return CategoricalKernel(
+        ard_num_dims=len(cat_dims),
+        active_dims=tuple(cat_dims),
+        lengthscale_constraint=GreaterThan(LEAST),
+    )

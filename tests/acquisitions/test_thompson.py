@@ -15,7 +15,7 @@ from acquisitions.maximise import Draws, candidates, drawn_at, maximised
 from bo_stream import HSGP, WISKI, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.surrogates.mixed import mixed_kernel
+from bo_stream.surrogates.registry import mixed_kernel
 
 FAMILIES = [HSGP, WISKI, ExactGP]
 

@@ -6,7 +6,7 @@ import pytest
 
 from bo_stream import Box, Campaign
 from bo_stream.campaign.settings import Settings
-from bo_stream.surrogates.mixed import WITH_CATEGORIES
+from bo_stream.surrogates.registry import WITH_CATEGORIES
 
 SIX = Box({"a": [1, 2, 3], "b": ["x", "y"]})
 TWO = {"p": "maximise", "q": "minimise"}
