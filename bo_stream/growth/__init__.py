@@ -7,10 +7,11 @@ from bo_stream.growth.policies import (
     Covering,
     FixedGrid,
     FixedSize,
+    GrowthPolicy,
     Prescribed,
     Pruned,
+    Selection,
 )
-from bo_stream.growth.policy import GrowthPolicy, Selection
 from bo_stream.mathematics.inducing import predict
 
 __all__ = [

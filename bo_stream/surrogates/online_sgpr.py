@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.options import CommonOptions
+from bo_stream.base.snapshot import numbers_of
 from bo_stream.base.stream import all_or_nothing
-from bo_stream.base.streaming_gp import Promises
+from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy
-from bo_stream.growth.policy import checked_policy, selected_update
+from bo_stream.growth.policies import checked_policy, selected_update
 from bo_stream.mathematics.inducing import (
     Batch,
     InducingState,
@@ -32,19 +33,53 @@ from bo_stream.mathematics.inducing import (
     sparse_process,
     upper_bound,
 )
+from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.process import Process
 from bo_stream.mathematics.sample import Sample
 from bo_stream.mathematics.shapes import shaped
-from bo_stream.surrogates.inducing_gp import InducingGP
 
-__all__ = ["LastUpdate", "OnlineSGPR"]
+__all__ = ["EVIDENCE_ROWS", "InducingGP", "LastUpdate", "OnlineSGPR"]
 
+EVIDENCE_ROWS = 600
+"""Rows that hyperparameters are learned from."""
 LARGEST_OPTIMAL = 2048
 """Batches up to this size have ``L*`` computed even if the growth policy did not."""
 SAMPLE_ROWS = 2048
 """Rows kept besides a first batch; while they are all, a fit absorbs them again."""
 FEWEST, SHARE = 20, 0.2
 """New observations from which `observe` fits: in number, and as a share of all of them."""
+
+
+class InducingGP(StreamingGP):
+    """A Gaussian process of one output with inducing points that a growth policy chooses.
+
+    The hyperparameters maximise the exact evidence of at most 600 rows, evenly spread over the
+    stream.
+    """
+
+    growth: GrowthPolicy
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """The inducing points, ``M x d``, raw, float64."""
+        return self._raw_inputs(self.state.points.Z)
+
+    @torch.no_grad()
+    def _prior(self) -> SparsePrior:
+        """The current hyperparameters."""
+        scale, mean = self._noise_scale()[0], self._prior_mean()[0]
+        numbers = numbers_of(self.covar_module, self.likelihood, self.mean_module).to(scale)
+        return SparsePrior(frozen_kernel(self.covar_module), mean.clone(), scale.clone(), numbers)
+
+    def _sizes(self) -> dict[str, int]:
+        return {**super()._sizes(), "p": len(self._prior().numbers)}
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """Log evidence of the sample of rows: O(600^3)."""
+        state: InducingState = self.state
+        rows = state.sample.thinned(EVIDENCE_ROWS)
+        mean = None if profile_mean and len(rows.y) else self._prior_mean()
+        return rows.log_evidence(self.covar_module, self._noise_scale(), mean)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError
 from bo_stream.growth import Covering, GrowthPolicy
-from bo_stream.growth.policy import checked_policy, inducing_points
+from bo_stream.growth.policies import checked_policy, inducing_points
 from bo_stream.mathematics.decoupled import DecoupledState, Limits, decoupled_process
 from bo_stream.mathematics.process import Process
-from bo_stream.surrogates.inducing_gp import EVIDENCE_ROWS, InducingGP
+from bo_stream.surrogates.online_sgpr import EVIDENCE_ROWS, InducingGP
 
 __all__ = ["SVDGP"]
 

@@ -23,9 +23,9 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.greedy import GreedyVariance
 from bo_stream.mathematics.inducing import (
     Batch,
+    GreedyVariance,
     dense,
     diagonal,
     eye,

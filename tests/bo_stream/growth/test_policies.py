@@ -20,11 +20,10 @@ from bo_stream.growth import (
     Pruned,
     Selection,
 )
-from bo_stream.growth.policies import drop_losses
-from bo_stream.growth.policy import inducing_points, selected_update
-from bo_stream.mathematics.greedy import greedy_pool
+from bo_stream.growth.policies import drop_losses, inducing_points, selected_update
 from bo_stream.mathematics.inducing import (
     dense,
+    greedy_pool,
     log_noise_model,
     merged_moments,
     optimal_bound,
