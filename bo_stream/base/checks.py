@@ -6,7 +6,7 @@ All checks raise before anything is stored or changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,9 +15,9 @@ from torch import Tensor
 from bo_stream.errors import BoundsError, DtypeError, InputError, NoiseError, ShapeError
 
 __all__ = [
+    "added_noise",
     "check_batch",
     "check_noise",
-    "check_noise_fits",
     "check_outcomes",
     "check_points",
     "check_targets",
@@ -245,16 +245,21 @@ def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:
         )
 
 
-def check_noise_fits(noise: Tensor, Y: Tensor) -> None:
-    """Refuse noise variances that do not broadcast to ``Y``."""
+def added_noise(noise: Any, X: Tensor, outputs: int) -> Tensor:
+    """Outcome-transformed noise variances at points, ``... x o x (q | 1)``, float64.
+
+    Args:
+        noise: ``... x q x o``, or one row for all points.
+        X: ``... x q x d`` points.
+        outputs: ``o``.
+    """
     check_tensors(noise=noise)
-    pairs = zip(reversed(noise.shape), reversed(Y.shape), strict=False)
-    fits = noise.ndim >= 2 and all(
-        a == b or a == 1 for a, b in zip(noise.shape[-2:], Y.shape[-2:], strict=True)
-    )
-    if not fits or any(a != b and 1 not in (a, b) for a, b in pairs):
+    shape, q = noise.shape, X.shape[-2]
+    if len(shape) < 2 or shape[-1] != outputs or shape[-2] not in (1, q):
         raise ShapeError(
-            f"noise that broadcasts to Y, {tuple(Y.shape)}",
-            f"{tuple(noise.shape)}",
-            "Give one variance per value, or one row for all points.",
+            f"noise `... x {q} x {outputs}`, or one row",
+            f"{tuple(shape)}",
+            "Give one variance per point and output, outcome-transformed.",
         )
+    check_noise(noise, zero_allowed=True)
+    return cast(Tensor, noise.double().mT)

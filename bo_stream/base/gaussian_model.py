@@ -39,7 +39,6 @@ from linear_operator.operators import (
 from torch import Size, Tensor, nn
 
 from bo_stream.base import checks, units
-from bo_stream.base.noise import noise_to_add
 from bo_stream.base.snapshot import PosteriorSnapshot
 from bo_stream.errors import BoundsError, FrozenError, NoTrainingDataError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
@@ -322,7 +321,11 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
             output_indices = None
         snapshot = self._snapshot()
         Z = self._transformed(self._moved_inside(X))
-        noise = noise_to_add(observation_noise, X, self.num_outputs, snapshot.typical_noise)
+        noise: Tensor | None = None
+        if not isinstance(observation_noise, bool):
+            noise = checks.added_noise(observation_noise, X, self.num_outputs)
+        elif observation_noise:
+            noise = snapshot.typical_noise().unsqueeze(-1)
         if output_indices is not None:
             snapshot = snapshot.of_outputs(output_indices)
             noise = None if noise is None else noise[..., output_indices, :]
@@ -386,9 +389,7 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         self._check_points(X)
         checks.check_targets(X, Y, self.num_outputs, self.dtype)
         if noise is not None:
-            checks.check_noise_fits(noise, Y)
-            checks.check_noise(noise, zero_allowed=True)
-            noise = noise.double().mT
+            noise = checks.added_noise(noise, X, self.num_outputs)
         return self._given(self._transformed(X), self._outcomes(Y, None, X)[0].mT, noise)
 
     @lasting

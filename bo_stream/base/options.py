@@ -13,10 +13,13 @@ from typing import Any, Literal, TypedDict, get_type_hints
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
-from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
+from botorch.models.utils.gpytorch_modules import (
+    get_covar_module_with_dim_scaled_prior,
+    get_gaussian_likelihood_with_lognormal_prior,
+)
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel, ScaleKernel
-from gpytorch.likelihoods import Likelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean, Mean, ZeroMean
 from torch import Size, Tensor
 
@@ -27,7 +30,9 @@ __all__ = [
     "default_kernel",
     "from_plain",
     "is_plain",
+    "likelihood_for",
     "mean_for",
+    "noise_mode_of",
     "own_options",
     "publish_signature",
     "to_plain",
@@ -169,6 +174,34 @@ def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:
             "Subtract other trends from Y before observing it.",
         )
     return mean
+
+
+def noise_mode_of(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
+    """The noise mode: ``learned``, ``known``, or ``scaled`` (known up to a learned scale).
+
+    Raises:
+        UnsupportedError: for a likelihood that no surrogate supports.
+    """
+    if getattr(likelihood, "second_noise_covar", None) is not None:
+        raise UnsupportedError(
+            "known or learned noise",
+            "learn_additional_noise=True",
+            "Give train_Yvar and likelihood=GaussianLikelihood() for noise of learned scale.",
+        )
+    if likelihood is not None and not isinstance(likelihood, GaussianLikelihood):
+        raise UnsupportedError(
+            "a GaussianLikelihood", type(likelihood).__name__, "Give known noise as train_Yvar."
+        )
+    if Yvar is None:
+        return "learned"
+    return "known" if likelihood is None else "scaled"
+
+
+def likelihood_for(mode: str, likelihood: Likelihood | None, batch_shape: Size) -> Likelihood:
+    """The likelihood of a surrogate: the given one, BoTorch's default, or one of known noise."""
+    if mode == "known":
+        return FixedNoiseGaussianLikelihood(noise=torch.ones(*batch_shape, 1))
+    return likelihood or get_gaussian_likelihood_with_lognormal_prior(batch_shape=batch_shape)
 
 
 PACKAGES = {

@@ -30,7 +30,7 @@ from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Size, Tensor
 
-from bo_stream.base import checkpoint, checks, noise, options, units
+from bo_stream.base import checkpoint, checks, options, units
 from bo_stream.base.botorch import constructor_arguments
 from bo_stream.base.fitting import (
     ClosedForm,
@@ -188,10 +188,10 @@ class StreamingGP(GaussianModel):
         super().__init__((dim, outputs), train_X, bounds, inputs, outcomes)
         self._outcomes_left_out, self._loads_data = choice is DEFAULT, given["loads_data"]
         batch = Size([outputs] if outputs > 1 else [])
-        self.noise_mode = noise.noise_mode_of(train_Yvar, given["likelihood"])
+        self.noise_mode = options.noise_mode_of(train_Yvar, given["likelihood"])
         self.covar_module = given["covar_module"] or options.default_kernel(dim, batch)
         self.mean_module = options.mean_for(given["mean_module"], batch)
-        self.likelihood = noise.likelihood_for(self.noise_mode, given["likelihood"], batch)
+        self.likelihood = options.likelihood_for(self.noise_mode, given["likelihood"], batch)
         self._lock, self._posterior = StateLock(), Derived[PosteriorSnapshot]()
         self.stream = StreamBuffers(Stream.empty(outputs))
         self.to(device=train_X.device, dtype=train_X.dtype)

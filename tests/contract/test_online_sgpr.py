@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bo_stream import OnlineSGPR
 from bo_stream.base.fitting import log_prior
-from bo_stream.base.noise import likelihood_for
+from bo_stream.base.options import likelihood_for
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.growth import (
     OIPS,
