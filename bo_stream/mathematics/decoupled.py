@@ -38,8 +38,8 @@ from bo_stream.mathematics.inducing import (
 )
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
-from bo_stream.mathematics.sample import Sample
 from bo_stream.mathematics.shapes import nested, shaped
+from bo_stream.mathematics.sums import Sample
 
 __all__ = ["DecoupledState", "Limits", "System", "Window", "decoupled_process"]
 

@@ -1,4 +1,4 @@
-"""A regular grid and Keys' cubic interpolation from its nodes [WISKI, MATHS 2.1].
+"""A regular grid: cubic interpolation from its nodes, and sums over them [WISKI, MATHS 2.1].
 
 Nodes are numbered row by row, the last dimension fastest. A grid made from bounds is folded: its
 first and last nodes are the bounds, and points may lie anywhere between them. On a grid given node
@@ -7,23 +7,47 @@ by node, points must lie between the second and the last but one node of each di
 In the first and the last cell of a folded grid one of Keys' four nodes lies beyond the end. The
 value of this ghost node is extrapolated, ``u_-1 = 3 u_0 - 3 u_1 + u_2``, so that its weight goes to
 the three nearest nodes.
+
+A row of W is a product over dimensions, ``w_i = prod_k w_k[i_k]``, and in each dimension it touches
+four neighbouring nodes. So an entry of ``A = W'R^-1 W`` depends, in each dimension, on an unordered
+pair of nodes at most three apart. A dimension of ``n_k`` nodes has ``4 n_k`` such pairs, so A has
+``4^d m`` distinct numbers. The pair of nodes i and ``i + s`` has the number ``4 i + s``; pairs off
+the grid stay zero.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.mathematics.autograd import lasting_property
+from bo_stream.mathematics.autograd import Pullback, lasting_property, leaf, pullback
+from bo_stream.mathematics.joint import sloped_product
+from bo_stream.mathematics.shapes import nested, shaped
+from bo_stream.mathematics.sums import BufferedStatistics
 
-__all__ = ["DEFAULT_SIZES", "REACH", "Grid", "Interpolation"]
+__all__ = [
+    "DEFAULT_SIZES",
+    "REACH",
+    "Grid",
+    "GridFeatures",
+    "GridState",
+    "Interpolation",
+    "NodeFeatures",
+    "ProductFeatures",
+    "column_pairs",
+    "matrix_of",
+    "outer",
+    "pair_count",
+]
 
 DEFAULT_SIZES = {1: 100, 2: 30, 3: 10}
 """Nodes of each dimension by default, by the number of dimensions."""
@@ -263,7 +287,7 @@ class Interpolation:
         return values.new_zeros(len(values), m).index_add_(1, self.index.flatten(), weighted)
 
     def add_outer(self, A: Tensor, weights: Tensor) -> None:
-        """``A += W' diag(weights) W`` in place, by pairs (`bo_stream.mathematics.bands`).
+        """``A += W' diag(weights) W`` in place, by pairs of nodes.
 
         Costs O(q 10^d) for q points, unbatched.
         """
@@ -308,3 +332,188 @@ def _check_dim(sizes: Sequence[int]) -> None:
             f"{d}: {' x '.join(map(str, sizes))} nodes would take {gib:.3g} GiB of state",
             "Use NodeWISKI (or ExactGP, OnlineSGPR, CaGP), or project the inputs to 3 dimensions.",
         )
+
+
+# -- functions on the nodes ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GridFeatures(ABC):
+    """Functions interpolated from the nodes of a grid, as a `FeatureMap`.
+
+    Attributes:
+        grid: The nodes.
+        values: What they are at the nodes.
+    """
+
+    grid: Grid
+    values: Tensor
+
+    @abstractmethod
+    def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """Features with their derivatives or without, ``batch x q x (1 + d | 1) x f``.
+
+        Args:
+            places: Coordinates on the grid, ``batch x q x d``.
+            slopes: Whether to return derivatives.
+        """
+
+    def features(self, X: Tensor) -> Tensor:
+        """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
+        rows: Tensor = _Features.apply(self.grid.place(X), self)
+        return rows
+
+    def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
+        """As `FeatureMap.sloped`."""
+        with torch.enable_grad():
+            points = leaf(X, True)
+            places = self.grid.place(points)
+        return self.rows_at(places.detach(), slopes=True), pullback(places, points)
+
+
+class ProductFeatures(GridFeatures):
+    """Products over dimensions; ``values`` are their factors, ``d x max(n_k) x f``."""
+
+    def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """As in `GridFeatures`: O(n_k d) per point and feature."""
+        axes = self.grid.axes_at(places, slopes=slopes)
+        along = (axes.flatten(1, -2) @ self.values).unflatten(1, axes.shape[1:-1])
+        return sloped_product(along.unbind(0))
+
+
+class NodeFeatures(GridFeatures):
+    """Any functions; ``values`` are those at the nodes, ``m x f``."""
+
+    def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+        """As in `GridFeatures`: O(4^d) per point and feature."""
+        return self.interpolated(*self.grid.cubics(places, slopes=slopes))
+
+    def interpolated(self, start: Tensor, weights: Tensor) -> Tensor:
+        """As `rows_at`, from what `Grid.cubics` gives at the places."""
+        index = Interpolation(self.grid.sizes, start, weights).index
+        rows = outer(weights)
+        if rows.requires_grad:
+            return rows @ self.values[index]
+        flat = index.unsqueeze(-2).expand(rows.shape).reshape(-1, rows.shape[-1])
+        sums = F.embedding_bag(
+            flat, self.values, per_sample_weights=rows.view(flat.shape), mode="sum"
+        )
+        return sums.view(*rows.shape[:-1], self.values.shape[-1])
+
+
+class _Features(torch.autograd.Function):
+    """Features at places on the grid, whose derivatives are computed with the values."""
+
+    @staticmethod
+    def forward(ctx: Any, places: Tensor, basis: GridFeatures) -> Tensor:
+        rows = basis.rows_at(places, slopes=ctx.needs_input_grad[0])
+        ctx.save_for_backward(rows[..., 1:, :], places)
+        ctx.basis = basis
+        return rows[..., 0, :].clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        slopes, places = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            slopes = ctx.basis.rows_at(places, slopes=True)[..., 1:, :]
+        return (slopes @ grad.unsqueeze(-1)).squeeze(-1), None
+
+
+# -- sums over the nodes -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GridState(BufferedStatistics):
+    """Statistics over the nodes of a grid, and the first points.
+
+    Attributes:
+        A: ``W'R^-1 W`` by pairs of nodes: ``4^d m`` numbers.
+        checked_at: Number of observations when a fit last checked how fine the grid is; infinite
+            once it has warned.
+        grid: The nodes.
+    """
+
+    A: Tensor = shaped("s t")
+    checked_at: Tensor = shaped("", "extended")
+    grid: Grid = nested()
+
+    @classmethod
+    def before_data(cls, grid: Grid, outputs: int, shared: bool, opening: int) -> GridState:
+        """The state before any data.
+
+        Args:
+            grid: The nodes.
+            outputs: Number of outputs.
+            shared: Whether they share noise variances.
+            opening: Number of initial points to buffer.
+        """
+        sizes = grid.m, grid.inputs, outputs, shared, opening
+        return cls.empty(*sizes, grid=grid, checked_at=torch.zeros((), dtype=torch.float64))
+
+    @classmethod
+    def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
+        """Shape of A."""
+        return (pair_count(features["grid"].sizes),)
+
+    @property
+    def features(self) -> Grid:
+        """The nodes."""
+        return self.grid
+
+    def over(self, features: Grid) -> Self:
+        """A state on another grid, before any data."""
+        A = self.A.new_zeros(len(self.A), pair_count(features.sizes))
+        return replace(self, A=A, b=self.b.new_zeros(len(self.b), features.m), grid=features)
+
+    def rows_at(self, X: Tensor) -> Interpolation:
+        """Interpolation rows at points ``n x d``."""
+        return self.grid.interpolate(X)
+
+    def totals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``): O(4^d m)."""
+        sums = self.A
+        for n in self.grid.sizes:  # sum over one node of the pairs of the first dimension
+            pairs = sums.reshape(len(sums), n, REACH, -1)
+            along = pairs.sum(2)
+            for s in range(1, REACH):
+                along[:, s:] += pairs[:, : n - s, s]
+            sums = along.mT.flatten(1)
+        return sums, self.b.sum(-1), sums.sum(-1)
+
+    def _unlike(self) -> tuple[str, str, str]:
+        return (
+            "two streams on the same grid",
+            "grids of different nodes, and points no longer held",
+            "Build both with the same `grid_size`.",
+        )
+
+
+def pair_count(sizes: Sequence[int]) -> int:
+    """Number of pairs over a grid: the entries of A."""
+    return math.prod(REACH * n for n in sizes)
+
+
+def matrix_of(A: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The matrix that is stored by pairs, ``m x m``: O(m^2)."""
+    whole = A.reshape(1, 1, -1)
+    for n in sizes:  # nodes so far, nodes so far, pairs left
+        pairs = whole.unflatten(-1, (n, REACH, -1))
+        wide = pairs.new_zeros(*whole.shape[:2], n, n, pairs.shape[-1])
+        for s in range(min(REACH, n)):
+            for other in (s, -s):
+                wide.diagonal(other, 2, 3).copy_(pairs[:, :, : n - s, s].mT)
+        whole = wide.transpose(1, 2).flatten(2, 3).flatten(0, 1)
+    return whole.squeeze(-1)
+
+
+def column_pairs(V: Tensor) -> Tensor:
+    """Products of columns i >= j of ``n x P`` V over pairs of nodes: ``P (P + 1) / 2 x 4 n``."""
+    i, j = torch.tril_indices(V.shape[1], V.shape[1], device=V.device)
+    parts = []
+    for s in range(REACH):
+        low, high = V[: len(V) - s], V[s:]
+        product = low[:, i] * high[:, j]
+        if s:
+            product = product + low[:, j] * high[:, i]
+        parts.append(F.pad(product, (0, 0, 0, s)))
+    return torch.stack(parts, 1).flatten(0, 1).mT

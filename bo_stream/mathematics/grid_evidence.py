@@ -18,19 +18,14 @@ from torch import Size, Tensor
 
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.autograd import attach, lasting_property, leaf, pullback
-from bo_stream.mathematics.bands import GridState
-from bo_stream.mathematics.eigenbasis import (
+from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
+from bo_stream.mathematics.grid import Grid, GridState, NodeFeatures, ProductFeatures
+from bo_stream.mathematics.grid_kernel import (
     CholeskyRoot,
     Eigenbasis,
-    NodeFeatures,
-    ProductFeatures,
-    Root,
-)
-from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
-from bo_stream.mathematics.grid import Grid
-from bo_stream.mathematics.grid_kernel import (
     GridKernel,
     InterpolatedKernel,
+    Root,
     TabulatedKernel,
     covariance_with_nodes,
     interpolated,

@@ -17,8 +17,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.eigenbasis import GridFeatures
-from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid
+from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridFeatures
 from bo_stream.mathematics.grid_kernel import prior_covariance
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import FeatureBasis, Process

@@ -35,8 +35,8 @@ from bo_stream.mathematics.inducing import (
 )
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.process import Process
-from bo_stream.mathematics.sample import Sample
 from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.sums import Sample
 
 __all__ = ["EVIDENCE_ROWS", "InducingGP", "LastUpdate", "OnlineSGPR"]
 

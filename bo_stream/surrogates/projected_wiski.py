@@ -22,8 +22,7 @@ from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError
-from bo_stream.mathematics.bands import GridState
-from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.grid import Grid, GridState
 from bo_stream.mathematics.grid_evidence import check_size
 from bo_stream.mathematics.process import ConditionedProcess, PosteriorProcess, Process
 from bo_stream.mathematics.projected import (

@@ -23,8 +23,7 @@ from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
 from bo_stream.errors import BoundsError, GridWarning, InputError, StateError, UnsupportedError
-from bo_stream.mathematics.bands import GridState, pair_count
-from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.grid import Grid, GridState, pair_count
 from bo_stream.mathematics.grid_evidence import (
     GridPrior,
     check_size,

@@ -16,8 +16,7 @@ from gpytorch.kernels import (
 )
 from torch import Size, Tensor
 
-from bo_stream.mathematics.bands import GridState
-from bo_stream.mathematics.grid import Grid, Interpolation
+from bo_stream.mathematics.grid import Grid, GridState, Interpolation
 from bo_stream.mathematics.grid_evidence import GridPrior, grid_evidence, grid_process
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import dense_rows, nodes_for

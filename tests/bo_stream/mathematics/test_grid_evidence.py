@@ -10,14 +10,14 @@ import torch
 from torch import Size
 
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.mathematics.bands import matrix_of
-from bo_stream.mathematics.eigenbasis import CholeskyRoot, Eigenbasis, ProductFeatures
+from bo_stream.mathematics.grid import ProductFeatures, matrix_of
 from bo_stream.mathematics.grid_evidence import (
     DataProcess,
     _roots,
     check_size,
     dropped_share,
 )
+from bo_stream.mathematics.grid_kernel import CholeskyRoot, Eigenbasis
 from bo_stream.mathematics.kernels import product_factors
 from bo_stream.mathematics.process import Process, conditioned_on
 from bo_stream.testing.base import close

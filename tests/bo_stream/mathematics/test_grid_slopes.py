@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bo_stream.errors import BoundsError
-from bo_stream.mathematics.eigenbasis import Eigenbasis, NodeFeatures, ProductFeatures
-from bo_stream.mathematics.grid import Grid, outer
+from bo_stream.mathematics.grid import Grid, NodeFeatures, ProductFeatures, outer
+from bo_stream.mathematics.grid_kernel import Eigenbasis
 from bo_stream.mathematics.joint import sloped_product
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 

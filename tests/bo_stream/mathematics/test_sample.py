@@ -2,7 +2,7 @@
 
 import torch
 
-from bo_stream.mathematics.sample import Sample
+from bo_stream.mathematics.sums import Sample
 
 
 def sample(n, most, parts=1):

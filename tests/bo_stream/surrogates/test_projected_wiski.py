@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from bo_stream import WISKI, ProjectedWISKI, load
 from bo_stream.errors import InputError, StateError
-from bo_stream.mathematics.bands import matrix_of
-from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.grid import Grid, matrix_of
 from bo_stream.mathematics.projected import gradient_step, log_density, moved
 from bo_stream.testing.base import assert_same_posterior, assert_same_state, close, snapshot
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation

@@ -12,7 +12,7 @@ from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, Covering, FixedGrid
 from bo_stream.mathematics.decoupled import DecoupledState
 from bo_stream.mathematics.inducing import dense
-from bo_stream.mathematics.sample import Sample
+from bo_stream.mathematics.sums import Sample
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.decoupled_cases import rows, stream
 from tests.calls import calls_of

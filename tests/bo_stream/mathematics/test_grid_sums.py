@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bo_stream.mathematics.bands import GridState, column_pairs, matrix_of
-from bo_stream.mathematics.grid import REACH, Grid
+from bo_stream.mathematics.grid import REACH, Grid, GridState, column_pairs, matrix_of
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 
