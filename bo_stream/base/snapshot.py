@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from bo_stream.errors import NoiseError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.process import PosteriorProcess
+from bo_stream.mathematics.rows import Rows
 
 __all__ = [
-    "Batch",
     "Derived",
     "Key",
     "PosteriorSnapshot",
@@ -39,8 +39,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-Batch = tuple[Tensor, Tensor, Tensor]
-"""Transformed points ``n x d``, targets ``o x n``, and noise before any scale ``o x n``."""
 
 _PLAIN = frozenset((bool, int, float, str, tuple, torch.Size, type(None)))
 _NAMES: WeakKeyDictionary[nn.Module, tuple[tuple[str, ...], tuple[str, ...]]] = WeakKeyDictionary()
@@ -54,19 +52,18 @@ class Version:
         batch: That batch.
     """
 
-    def __init__(self, before: Version | None = None, batch: Batch | None = None) -> None:
+    def __init__(self, before: Version | None = None, batch: Rows | None = None) -> None:
         self.before, self.batch = before, batch
-        self.points: int = 0 if before is None or batch is None else before.points + len(batch[0])
+        self.points: int = 0 if before is None or batch is None else before.points + len(batch)
 
-    def absorbing(self, batch: Batch, most: int) -> Version:
+    def absorbing(self, batch: Rows, most: int) -> Version:
         """The version after a batch. At most ``most`` points are held in a row."""
-        few = self.points + len(batch[0]) <= most
-        X, Y, R = batch
-        return Version(self, (X.clone(), Y.clone(), R.clone())) if few else Version()
+        few = self.points + len(batch) <= most
+        return Version(self, batch) if few else Version()
 
-    def since(self, other: Version) -> list[Batch] | None:
+    def since(self, other: Version) -> list[Rows] | None:
         """The batches absorbed since another version; None if this is not known."""
-        batches: list[Batch] = []
+        batches: list[Rows] = []
         version = self
         while version is not other:
             if version.before is None or version.batch is None:

@@ -17,7 +17,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self, Unpack, cast
 
@@ -42,18 +42,13 @@ from bo_stream.base.fitting import (
 )
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.schedule import shortfall
-from bo_stream.base.snapshot import (
-    Batch,
-    Derived,
-    Key,
-    PosteriorSnapshot,
-    fingerprint,
-)
+from bo_stream.base.snapshot import Derived, Key, PosteriorSnapshot, fingerprint
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing, exclusive
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
+from bo_stream.mathematics.rows import Rows
 
 __all__ = ["PredictiveScore", "Promises", "StreamingGP", "check_noise_of_sums", "emptied", "fill"]
 
@@ -226,14 +221,10 @@ class StreamingGP(GaussianModel):
         """The state before any data: a dataclass of tensors (`bo_stream.mathematics.shapes`)."""
 
     @abstractmethod
-    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
-        """The state after absorbing transformed data; the old state is not changed.
+    def _absorb(self, state: Any, rows: Rows) -> Any:
+        """The state after absorbing at least one row; the old state is not changed.
 
-        Args:
-            state: The state before.
-            X: ``n x d``, n >= 1.
-            Y: ``o x n``.
-            R: ``o x n`` noise variances before any learned scale; ones, ``1 x n``, if learned.
+        If the noise is learned, ``rows.R`` is ``1 x n`` of ones, else ``o x n``.
         """
 
     @abstractmethod
@@ -252,10 +243,10 @@ class StreamingGP(GaussianModel):
         """
         return process
 
-    def _choose_features(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
-        """The state with features to suit a batch that is about to be absorbed.
+    def _choose_features(self, state: Any, rows: Rows) -> Any:
+        """The state with features to suit rows that are about to be absorbed.
 
-        For families that choose features of a sum; the arguments are those of `_absorb`.
+        For families that choose features of a sum.
         """
         return state
 
@@ -367,22 +358,20 @@ class StreamingGP(GaussianModel):
     ) -> None:
         """Absorb raw, checked data."""
         Y_t, Yvar_t = self._outcomes(Y, Yvar, X)
-        R = None if Yvar_t is None else Yvar_t.mT
-        self._absorb_transformed(self._transformed(X), Y_t.mT, R, same_features=same_features)
+        R = torch.ones_like(Y_t[:, :1]) if Yvar_t is None else Yvar_t
+        rows = Rows(self._transformed(X).clone(), Y_t.mT.clone(), R.mT.clone())
+        self._absorb_rows(rows, same_features=same_features)
 
     @all_or_nothing
-    def _absorb_transformed(
-        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, *, same_features: bool = False
-    ) -> None:
-        """Absorb data ``n x d``, ``o x n``, ``o x n``, with features to suit them or the same."""
-        stream, R = self.stream.contents, torch.ones_like(Y[:1]) if Yvar is None else Yvar
-        state = stream.state if same_features else self._choose_features(stream.state, X, Y, R)
-        batch = X, Y, R.expand(Y.shape)
+    def _absorb_rows(self, rows: Rows, *, same_features: bool = False) -> None:
+        """Absorb transformed data, with features to suit them or the same."""
+        stream, learned = self.stream.contents, self.noise_mode == "learned"
+        state = stream.state if same_features else self._choose_features(stream.state, rows)
         changed = self.stream.replaced(
-            self.stream.version.absorbing(batch, self.conditions_up_to),
-            state=self._absorb(state, X, Y, R),
-            count=stream.count + X.shape[0],
-            noise_sum=stream.noise_sum if Yvar is None else stream.noise_sum + Yvar.sum(-1),
+            self.stream.version.absorbing(rows, self.conditions_up_to),
+            state=self._absorb(state, rows),
+            count=stream.count + len(rows),
+            noise_sum=stream.noise_sum if learned else stream.noise_sum + rows.R.sum(-1),
         )
         self._set("stream", changed)
         self._show_typical_noise()
@@ -652,18 +641,17 @@ class StreamingGP(GaussianModel):
         return self._posterior.put(key, PosteriorSnapshot(process, noise, self.outcome_map()))
 
     def _conditioned(
-        self, process: PosteriorProcess, batches: Sequence[Batch] | None
+        self, process: PosteriorProcess, batches: Sequence[Rows] | None
     ) -> PosteriorProcess | None:
         """The last process given the batches absorbed since; None if it must be built anew."""
         if not batches:
             return None if batches is None else process
-        X = torch.cat([X for X, _, _ in batches])
-        Y, R = torch.cat([Y for _, Y, _ in batches], -1), torch.cat([R for _, _, R in batches], -1)
-        base = self._to_condition(process, len(X))
+        rows = reduce(Rows.joined, batches)
+        base = self._to_condition(process, len(rows))
         if base is None:
             return None
         try:
-            return conditioned_on(base, X, Y, self._noise_scale().unsqueeze(-1) * R)
+            return conditioned_on(base, rows.X, rows.Y, self._noise_scale().unsqueeze(-1) * rows.R)
         except (NoiseError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return None
 

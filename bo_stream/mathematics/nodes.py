@@ -19,6 +19,7 @@ from bo_stream.mathematics.evidence import factorise, root_gradient, under_root
 from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.sums import GeneralStatistics, far
 
@@ -125,9 +126,7 @@ def node_root(K: Tensor) -> Tensor:
 
 def absorb(
     state: NodeState,
-    X: Tensor,
-    Y: Tensor,
-    R: Tensor,
+    rows: Rows,
     prior: NodePrior,
     *,
     cap: int,
@@ -141,26 +140,25 @@ def absorb(
 
     Args:
         state: The state before.
-        X: ``q x d``.
-        Y: ``o x q``.
-        R: ``o x q`` noise variances before any learned scale.
+        rows: The batch, with ``o x q`` noise variances.
         prior: The current hyperparameters.
         cap: Largest number of nodes.
         tolerance: Share of the noise variance (and, times 0.1, of the prior variance) that a
             conditional variance must exceed for a point to become a node.
     """
+    X, Y, R = rows.X, rows.Y, rows.R
     if not bool(state.one.any()):  # nothing seen yet
         state = replace(state, origin=far(Y[:, :CHUNK].mean(-1)))
-    for rows in torch.arange(len(X), device=X.device).split(CHUNK):
-        joining = rows[:0]
+    for chunk in torch.arange(len(X), device=X.device).split(CHUNK):
+        joining = chunk[:0]
         if state.size < cap:
             room = cap - state.size
-            joining = rows[entrants(state.Z, X[rows], R[:, rows], prior, room, tolerance)]
+            joining = chunk[entrants(state.Z, X[chunk], R[:, chunk], prior, room, tolerance)]
             state = state.joined_by(X[joining])
         if len(joining):  # before they can make room for others
             units = torch.eye(state.size, dtype=X.dtype, device=X.device)[-len(joining) :]
             state = state.with_rows(units.expand(len(Y), -1, -1), Y[:, joining], R[:, joining])
-        others = rows[~torch.isin(rows, joining)]
+        others = chunk[~torch.isin(chunk, joining)]
         for some in others.split(COMPETING) if len(others) else ():
             state = _projected(state, X[some], Y[:, some], R[:, some], prior, tolerance)
     return state

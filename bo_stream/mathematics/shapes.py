@@ -44,9 +44,21 @@ def shaped(shape: str, sign: Sign = "any") -> Any:
     return field(metadata={"shape": shape, "sign": sign})
 
 
-def nested() -> Any:
-    """A field of a state dataclass that is itself a dataclass."""
-    return field()
+def nested(**letters: str) -> Any:
+    """A field of a state dataclass that is itself a dataclass.
+
+    Args:
+        letters: What its sizes are here: with ``n="w"``, its ``n`` is the ``w`` of this dataclass.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from bo_stream.mathematics.rows import Rows
+        >>> @dataclass(frozen=True)
+        ... class Window:
+        ...     rows: Rows = nested(n="w")
+        ...     K: Tensor = shaped("w w")
+    """
+    return field(metadata={"letters": letters})
 
 
 def tensors_of(state: Any) -> Iterator[tuple[str, Tensor]]:
@@ -114,12 +126,15 @@ def side_by_side(states: Sequence[Any]) -> Any:
     return type(states[0])(**values)
 
 
-def check_shapes(state: Any, sizes: Mapping[str, int]) -> None:
+def check_shapes(state: Any, sizes: Mapping[str, int]) -> dict[str, int]:
     """Refuse a state whose tensors do not fit together, or are not finite or of the wrong sign.
 
     Args:
         state: A dataclass whose tensors are `shaped`.
         sizes: Sizes known beforehand, by letter.
+
+    Returns:
+        All sizes, by letter.
 
     Raises:
         StateError: naming the tensor.
@@ -128,12 +143,17 @@ def check_shapes(state: Any, sizes: Mapping[str, int]) -> None:
     for part in fields(state):
         value = getattr(state, part.name)
         if is_dataclass(value):
-            check_shapes(value, sizes)
+            letters = part.metadata.get("letters", {})
+            inner = {letter: size for letter, size in sizes.items() if letter not in letters}
+            inner |= {a: known[b] for a, b in letters.items() if b in known}
+            found = check_shapes(value, inner)
+            known |= {b: found[a] for a, b in letters.items()}
         elif isinstance(value, Tensor):
             _check(part, value, known, part.metadata.get("shape"))
         elif isinstance(value, tuple) and "shape" in part.metadata:
             for tensor, shape in zip(value, part.metadata["shape"].split(";"), strict=True):
                 _check(part, tensor, known, shape)
+    return known
 
 
 def _check(part: Field[Any], value: Tensor, known: dict[str, int], shape: str | None) -> None:

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.evidence import OutputStatistics
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sines import Basis, least_indices
 from bo_stream.mathematics.sums import BufferedStatistics, SufficientStatistics
@@ -294,9 +295,9 @@ class FrequencyState(SufficientStatistics):
             **vars(sums), lengthscales=lengthscales, frequencies=f, low=low, width=width, size=size
         )
 
-    def absorb_at(self, X: Tensor, Y: Tensor, R: Tensor, n: int) -> Self:
+    def absorb_at(self, rows: Rows, n: int) -> Self:
         """The state after a batch, with n points before: O((2 a)^d) a point for indices up to a."""
-        return self.absorb(self.basis_at(n).phases(X), Y, R, first=n == 0)
+        return self.absorb(self.basis_at(n).phases(rows.X), rows.Y, rows.R, first=n == 0)
 
     def _summed(self, A: Tensor, rows: Any, weights: Tensor, weighted: Tensor) -> Tensor:
         sums, odd = self.frequencies.sums(rows, weights, weighted)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bo_stream.likelihoods import Likelihood, Moments, Sites
 from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = ["Outcomes", "batch_evidence", "batch_sites"]
@@ -115,9 +116,9 @@ class Outcomes:
         return self.l1 / self.l2
 
     @property
-    def regression(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Points ``h x d``, targets and noise variances, each ``1 x h``: data of one output."""
-        return self.X, self.target.unsqueeze(0), self.D.unsqueeze(0)
+    def regression(self) -> Rows:
+        """The data of one output that the outcomes are replaced by."""
+        return Rows(self.X, self.target.unsqueeze(0), self.D.unsqueeze(0))
 
     def __getitem__(self, rows: slice) -> Self:
         return replace(self, **{name: value[rows] for name, value in vars(self).items()})

@@ -28,6 +28,7 @@ from bo_stream.errors import StateError
 from bo_stream.mathematics.evidence import OutputStatistics, covariance_evidence
 from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
 
 __all__ = [
@@ -318,10 +319,10 @@ class BufferedStatistics(SufficientStatistics, ABC):
         """Number of points when the features were last chosen."""
         return self.buffer.chosen_at
 
-    def absorb_at(self, X: Tensor, Y: Tensor, R: Tensor, n: int) -> Self:
+    def absorb_at(self, rows: Rows, n: int) -> Self:
         """The state after a batch, with n points before it (MATHS 2.2)."""
-        new = self.absorb(self.rows_at(X), Y, R, first=n == 0)
-        return replace(new, buffer=self.buffer.holding(X, Y, R, n))
+        new = self.absorb(self.rows_at(rows.X), rows.Y, rows.R, first=n == 0)
+        return replace(new, buffer=self.buffer.holding(rows.X, rows.Y, rows.R, n))
 
     def resummed(self, features: Any, n: int) -> Self:
         """The statistics of the same n points, all held, over other features."""

@@ -54,6 +54,7 @@ from bo_stream.mathematics.computation_aware import (
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.linalg import bordered
 from bo_stream.mathematics.process import Process, warn_if_missed
+from bo_stream.mathematics.rows import Rows
 
 __all__ = ["ActionMLL", "CaGP"]
 
@@ -162,7 +163,7 @@ class CaGP(StreamingGP):
 
     # -- state -----------------------------------------------------------------------------------
 
-    def _absorb(self, state: CaGPState, X: Tensor, Y: Tensor, R: Tensor) -> CaGPState:
+    def _absorb(self, state: CaGPState, rows: Rows) -> CaGPState:
         """S <- blkdiag(S, S2), with L bordered; actions in excess are merged (MATHS 5.4).
 
         One action for each new point, or one for the batch; more points than the budget are divided
@@ -170,7 +171,8 @@ class CaGP(StreamingGP):
         merged. What is counted of surprises are the standardised residuals of the new projected
         data, predicted from the old.
         """
-        pairs = (state.X, X), (state.Y, Y[0]), (state.R, R[0])
+        X = rows.X
+        pairs = (state.X, X), (state.Y, rows.y), (state.R, rows.r)
         data = replace(
             state, **{name: torch.cat(pair) for name, pair in zip("XYR", pairs, strict=True)}
         )
@@ -180,9 +182,9 @@ class CaGP(StreamingGP):
         (S, L), budget = self._factored(), self.actions.budget()
         S2 = neighbours(X, 1 if self.append == "block" else budget)
         i, S = S.num_actions, S.append(S2)
-        rows = S2.transpose_times(cross_product(self.covar_module, X, data.X, S))
-        corner = rows[:, i:] + S2.gram(self._noise(data)[state.size :])
-        L = bordered(L, rows[:, :i].mT, corner)
+        cross = S2.transpose_times(cross_product(self.covar_module, X, data.X, S))
+        corner = cross[:, i:] + S2.gram(self._noise(data)[state.size :])
+        L = bordered(L, cross[:, :i].mT, corner)
         u = S.transpose_times(data.Y - self._prior_mean())
         w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[i:, 0]
         if self.max_actions is not None and S.num_actions > self.max_actions:

@@ -36,6 +36,7 @@ from bo_stream.mathematics.labels import (
     softmax_draws,
     unseen,
 )
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import side_by_side
 from bo_stream.surrogates.registry import family_named, for_targets
 
@@ -253,7 +254,7 @@ class DirichletClassifier(CompositeModel):
             follow_features(one, model)
             if bool(rows.any()):
                 zeros = torch.zeros_like(points[rows, :1]).mT
-                one._absorb_transformed(points[rows], zeros, zeros + 1.0, same_features=True)
+                one._absorb_rows(Rows(points[rows], zeros, zeros + 1.0), same_features=True)
         if informative_classes(seen) != before:  # the next fit starts from several places
             memory = model.stream.contents.fits
             model._note(fits=FitMemory(memory.curvature, memory.explored[:0]))

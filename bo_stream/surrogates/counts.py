@@ -264,7 +264,7 @@ class CountGP(CompositeModel):
             density_size, extra = kind.sized(n, state.nugget)
             l1, l2 = batch_sites(kind, *self._joint(x, extra), k, density_size)
             block = Outcomes(x, k, n, l1, l2, 1.0 / l2 + extra)
-            self.model._absorb_transformed(*block.regression)
+            self.model._absorb_rows(block.regression)
             totals = state.totals + torch.stack([k.sum(), n.sum()])
             self._change(held=state.held + block, totals=totals)
             self._let_go()
@@ -325,9 +325,9 @@ class CountGP(CompositeModel):
         """
         if not self.model.promises.additive:
             return self._state.kept
-        kept, (X, Y, R) = self._kept(), outcomes.regression
-        state = kept.state.absorb_at(X, Y, R, int(kept.count))
-        count, noise_sum = kept.count + len(X), kept.noise_sum + R.sum(-1)
+        kept, rows = self._kept(), outcomes.regression
+        state = kept.state.absorb_at(rows, int(kept.count))
+        count, noise_sum = kept.count + len(rows), kept.noise_sum + rows.R.sum(-1)
         return replace(kept, state=state, count=count, noise_sum=noise_sum)
 
     @all_or_nothing
@@ -415,7 +415,7 @@ class CountGP(CompositeModel):
         model, sums = self.model, self.model.promises.additive
         kept = self._kept() if sums else replace(self._state.kept, state=model._empty_state())
         model._replace(state=kept.state, count=kept.count, noise_sum=kept.noise_sum)
-        model._absorb_transformed(*held.regression, same_features=sums)
+        model._absorb_rows(held.regression, same_features=sums)
         return moved
 
     @torch.no_grad()

@@ -6,7 +6,6 @@ compared with it. Fantasies come from the shared conditioned posterior.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Unpack, cast
 
 import torch
@@ -18,23 +17,9 @@ from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process, warn_if_missed
-from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.rows import Rows
 
-__all__ = ["ExactGP", "ExactState"]
-
-
-@dataclass(frozen=True)
-class ExactState:
-    """All data: points, targets, and noise variances before any learned scale."""
-
-    X: Tensor = shaped("n d")
-    Y: Tensor = shaped("o n")
-    R: Tensor = shaped("o n", "positive")
-
-    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> ExactState:
-        """The data with targets ``(y - shift) / factor`` and known noise scaled to match."""
-        R = self.R / factor.square().unsqueeze(-1) if known_noise else self.R
-        return ExactState(self.X, (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1), R)
+__all__ = ["ExactGP"]
 
 
 class ExactGP(StreamingGP):
@@ -81,19 +66,17 @@ class ExactGP(StreamingGP):
         self._begin(train_X, train_Y, train_Yvar)
 
     def _empty_state(self) -> Any:
-        empty = torch.empty(0, dtype=torch.float64)
-        targets = empty.new_empty(self.num_outputs, 0)
-        return ExactState(empty.new_empty(0, self._dim), targets, targets.clone())
+        o = self.num_outputs
+        return Rows.empty(self._dim, o, 1 if self.noise_mode == "learned" else o)
 
-    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
-        columns = (state.Y, Y), (state.R, R.expand(Y.shape))
-        return ExactState(torch.cat([state.X, X]), *(torch.cat(pair, -1) for pair in columns))
+    def _absorb(self, state: Any, rows: Rows) -> Any:
+        return state.joined(rows)
 
-    def _rows(self, state: Any) -> ExactState:
+    def _rows(self, state: Any) -> Rows:
         """The data that the process is conditioned on."""
-        return cast(ExactState, state)
+        return cast(Rows, state)
 
-    def _factor(self, rows: ExactState, least: float = LEAST) -> tuple[Tensor, Tensor]:
+    def _factor(self, rows: Rows, least: float = LEAST) -> tuple[Tensor, Tensor]:
         """Cholesky factor of ``K + D`` (``o x n x n``) and the diagonal of D (``o x n``),
         differentiable; ``least`` as in `chol_psd`.
         """
@@ -116,5 +99,5 @@ class ExactGP(StreamingGP):
         """Log evidence summed over outputs: O(n^3)."""
         rows = self._rows(self.state)
         L, _ = self._factor(rows, REPAIR)
-        known = None if profile_mean and len(rows.X) else self._prior_mean()
+        known = None if profile_mean and len(rows) else self._prior_mean()
         return log_evidence(L, rows.Y, known)

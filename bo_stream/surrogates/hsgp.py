@@ -38,6 +38,7 @@ from bo_stream.mathematics.process import (
     unconditioned,
     warn_if_saturated,
 )
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.sine_states import FEW_INPUTS, FrequencyState, HilbertState
 from bo_stream.mathematics.sines import Basis
 from bo_stream.surrogates.feature_gp import FeatureGP
@@ -227,14 +228,14 @@ class HSGP(FeatureGP):
         opening = 0 if self.lengthscales else self.opening
         return HilbertState.on(self._lengthscales(), *features, *noises, opening)
 
-    def _choose_features(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
+    def _choose_features(self, state: Any, rows: Rows) -> Any:
         """Before the first batch: those for the kernel's lengthscales."""
         return state if self.num_observed else state.chosen(self._suited_features(), 0)
 
-    def _absorb(self, state: Any, X: Tensor, Y: Tensor, R: Tensor) -> Any:
+    def _absorb(self, state: Any, rows: Rows) -> Any:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2, 12.2)."""
-        check_noise_of_sums(self, X, R)
-        return state.absorb_at(X, Y, R, self.num_observed)
+        check_noise_of_sums(self, rows.X, rows.R)
+        return state.absorb_at(rows, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
 

@@ -7,6 +7,7 @@ Nodes chosen from the data, and weights fixed on arrival, are MATHS 2.8. The alg
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Unpack, cast
 
 from torch import Tensor
@@ -23,6 +24,7 @@ from bo_stream.mathematics.nodes import (
     node_process,
 )
 from bo_stream.mathematics.process import PosteriorProcess, Process, unconditioned
+from bo_stream.mathematics.rows import Rows
 
 __all__ = ["NodeWISKI"]
 
@@ -106,9 +108,9 @@ class NodeWISKI(StreamingGP):
     def _empty_state(self) -> NodeState:
         return NodeState.before_data(self._dim, self.num_outputs)
 
-    def _absorb(self, state: NodeState, X: Tensor, Y: Tensor, R: Tensor) -> NodeState:
-        R = R.expand(Y.shape)
-        return absorb(state, X, Y, R, self._prior(), cap=self.cap, tolerance=self.tolerance)
+    def _absorb(self, state: NodeState, rows: Rows) -> NodeState:
+        rows = replace(rows, R=rows.R.expand(rows.Y.shape))
+        return absorb(state, rows, self._prior(), cap=self.cap, tolerance=self.tolerance)
 
     def _prior(self) -> NodePrior:
         """The prior under the current hyperparameters."""

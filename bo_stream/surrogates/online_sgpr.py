@@ -35,6 +35,7 @@ from bo_stream.mathematics.inducing import (
 )
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.process import Process
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.sums import Sample
 
@@ -265,9 +266,9 @@ class OnlineSGPR(InducingGP):
     def _empty_state(self) -> GrowingState:
         return GrowingState.empty(self._dim, self.jitter, self._prior())
 
-    def _absorb(self, state: GrowingState, X: Tensor, Y: Tensor, R: Tensor) -> GrowingState:
+    def _absorb(self, state: GrowingState, rows: Rows) -> GrowingState:
         """Choose inducing points and update (MATHS 3.3)."""
-        prior, y, r = self._prior(), Y[0], R[0]
+        prior, X, y, r = self._prior(), rows.X, rows.y, rows.r
         points, change = _under(prior, state)
         first = not int(state.batches)  # kept whole until the next one comes
         state = state.with_counted(X, y, r, max(SAMPLE_ROWS, len(y)) if first else SAMPLE_ROWS)

@@ -32,6 +32,7 @@ from bo_stream.mathematics.projected import (
     moved,
     projection_of,
 )
+from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.exact import ExactGP
 from bo_stream.surrogates.feature_gp import GROWTH
 from bo_stream.surrogates.wiski import WISKI
@@ -165,20 +166,20 @@ class ProjectedWISKI(WISKI):
 
     # -- the projection --------------------------------------------------------------------------
 
-    def _choose_features(self, state: GridState, X: Tensor, Y: Tensor, R: Tensor) -> GridState:
+    def _choose_features(self, state: GridState, rows: Rows) -> GridState:
         """Learn the projection from the batch if the buffer is full (MATHS 2.5)."""
         n, grid = self.num_observed, cast(ProjectedGrid, state.grid)
-        if not len(grid.phi) or state.holds_all(n + len(X)):
+        if not len(grid.phi) or state.holds_all(n + len(rows)):
             return state
         if n == 0:
-            grid = replace(grid, phi=self._learned(X, Y, R, CLIMB).phi.detach())
+            grid = replace(grid, phi=self._learned(rows.X, rows.Y, rows.R, CLIMB).phi.detach())
         elif self.rate:
-            grid = replace(grid, phi=self._uphill(X, Y, R))
+            grid = replace(grid, phi=self._uphill(rows))
         return replace(state, grid=grid)
 
-    def _uphill(self, X: Tensor, Y: Tensor, R: Tensor) -> Tensor:
+    def _uphill(self, rows: Rows) -> Tensor:
         """The projection after a step up the predictive density of new points."""
-        X, Y, R = _thinned(LEARNED_FROM, X, Y, R)
+        X, Y, R = _thinned(LEARNED_FROM, rows.X, rows.Y, rows.R)
         D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
         process = self.process()
         if isinstance(process, ConditionedProcess):  # built anew, so that a loaded one is the same

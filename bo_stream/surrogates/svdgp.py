@@ -19,6 +19,7 @@ from bo_stream.growth import Covering, GrowthPolicy
 from bo_stream.growth.policies import checked_policy, inducing_points
 from bo_stream.mathematics.decoupled import DecoupledState, Limits, decoupled_process
 from bo_stream.mathematics.process import Process
+from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.online_sgpr import EVIDENCE_ROWS, InducingGP
 
 __all__ = ["SVDGP"]
@@ -124,9 +125,9 @@ class SVDGP(InducingGP):
     def _empty_state(self) -> DecoupledState:
         return DecoupledState.empty(self._dim, JITTER, self._prior())
 
-    def _absorb(self, state: DecoupledState, X: Tensor, Y: Tensor, R: Tensor) -> DecoupledState:
+    def _absorb(self, state: DecoupledState, rows: Rows) -> DecoupledState:
         """Choose inducing points, add rows, solve, fold (MATHS 6.8)."""
-        prior, y, r = self._prior(), Y[0], R[0]
+        prior, X, y, r = self._prior(), rows.X, rows.y, rows.r
         most = min(EVIDENCE_ROWS, self.window)
         state = state.renewed(prior, self.limits).with_counted(X, y, r, most)
         before, batch = state.sparse_posterior(prior), state.last_batch(X, y, r, prior)

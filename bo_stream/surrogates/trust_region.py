@@ -35,7 +35,7 @@ from bo_stream.mathematics.exact import (
     solved,
 )
 from bo_stream.mathematics.region import Evaluations, Geometry, TrustRegion, TrustRegionState
-from bo_stream.surrogates.exact import ExactState
+from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.matern_gp import MaternGP
 
 __all__ = ["TrustRegionGP"]
@@ -134,12 +134,12 @@ class TrustRegionGP(MaternGP):
     def _empty_state(self) -> TrustRegionState:
         return TrustRegionState.empty(self._dim, torch.empty(0, dtype=torch.float64))
 
-    def _absorb(self, state: TrustRegionState, X: Tensor, Y: Tensor, R: Tensor) -> TrustRegionState:
-        rows = Evaluations(X.clone(), Y[0].clone(), R[0].clone())
-        return regions.absorbed(state, rows, self.batch_size, self._geometry, self._centre)
+    def _absorb(self, state: TrustRegionState, rows: Rows) -> TrustRegionState:
+        new = Evaluations(rows.X, rows.y, rows.r)
+        return regions.absorbed(state, new, self.batch_size, self._geometry, self._centre)
 
-    def _rows(self, state: TrustRegionState) -> ExactState:
-        return ExactState(state.rows.X, state.rows.Y[None], state.rows.R[None])
+    def _rows(self, state: TrustRegionState) -> Rows:
+        return Rows(state.rows.X, state.rows.Y[None], state.rows.R[None])
 
     def _geometry(self, region: TrustRegion) -> Geometry:
         """Lengths in a region: those of the box until its hyperparameters were fitted."""

@@ -26,16 +26,16 @@ from bo_stream.base.units import change_from_saved
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
 from bo_stream.mathematics import warp as warps
 from bo_stream.mathematics.exact import LatentProcess
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.warp import FLOOR, OutcomeWarp
-from bo_stream.surrogates.exact import ExactState
 from bo_stream.surrogates.matern_gp import MaternGP
 
 __all__ = ["WarpedGP"]
 
 
 @dataclass(frozen=True)
-class WarpedState(ExactState):
+class WarpedState(Rows):
     """All data, in the units of ``outcome_transform``, and the scale of the warp.
 
     Attributes:
@@ -60,7 +60,7 @@ class WarpedState(ExactState):
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
         """The data and the warp with targets ``(y - shift) / factor``."""
         data = super().rescaled(shift, factor, known_noise)
-        return WarpedState(data.X, data.Y, data.R, rescaled(self.warp, shift, factor))
+        return replace(data, warp=rescaled(self.warp, shift, factor))
 
 
 def rescaled(warp: Tensor, shift: Tensor, factor: Tensor) -> Tensor:
@@ -147,14 +147,14 @@ class WarpedGP(MaternGP):
 
     def _empty_state(self) -> WarpedState:
         empty = super()._empty_state()
-        return WarpedState(empty.X, empty.Y, empty.R, empty.Y.new_tensor([0.0, 0.0, 1.0]))
+        return WarpedState(**vars(empty), warp=empty.Y.new_tensor([0.0, 0.0, 1.0]))
 
-    def _absorb(self, state: WarpedState, X: Tensor, Y: Tensor, R: Tensor) -> WarpedState:
-        Y = warps.unwarped(Y, state.coefficients) if state.is_warped else Y
-        data = super()._absorb(state, X, Y, R)
-        return WarpedState(data.X, data.Y, data.R, state.warp)
+    def _absorb(self, state: WarpedState, rows: Rows) -> WarpedState:
+        if state.is_warped:
+            rows = replace(rows, Y=warps.unwarped(rows.Y, state.coefficients))
+        return state.joined(rows)
 
-    def _rows(self, state: WarpedState) -> ExactState:
+    def _rows(self, state: WarpedState) -> Rows:
         if not state.is_warped:
             return state
         return replace(state, Y=warps.warped(state.Y, state.coefficients))

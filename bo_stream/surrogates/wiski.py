@@ -34,6 +34,7 @@ from bo_stream.mathematics.grid_evidence import (
 from bo_stream.mathematics.kernels import is_product, is_stationary
 from bo_stream.mathematics.process import Process
 from bo_stream.mathematics.resolution import Resolution
+from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.feature_gp import FeatureGP
 
 __all__ = ["WISKI"]
@@ -156,10 +157,10 @@ class WISKI(FeatureGP):
         shared = self.noise_mode == "learned"
         return GridState.before_data(self._first_grid(), self.num_outputs, shared, self.opening)
 
-    def _absorb(self, state: GridState, X: Tensor, Y: Tensor, R: Tensor) -> GridState:
+    def _absorb(self, state: GridState, rows: Rows) -> GridState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
-        check_noise_of_sums(self, state.grid.place(X), R)
-        return state.absorb_at(X, Y, R, self.num_observed)
+        check_noise_of_sums(self, state.grid.place(rows.X), rows.R)
+        return state.absorb_at(rows, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
 

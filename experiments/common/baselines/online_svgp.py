@@ -22,6 +22,7 @@ from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.inducing import Batch, SGPRState, process_on
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.process import Process
+from bo_stream.mathematics.rows import Rows
 from experiments.common.baselines.variational import (
     Before,
     Inducing,
@@ -118,12 +119,12 @@ class OnlineSVGP(StreamingGP):
     def _empty_state(self) -> OnlineSVGPState:
         return OnlineSVGPState.empty(self._dim)
 
-    def _absorb(self, state: OnlineSVGPState, X: Tensor, Y: Tensor, R: Tensor) -> OnlineSVGPState:
+    def _absorb(self, state: OnlineSVGPState, rows: Rows) -> OnlineSVGPState:
         """Let inducing points join while there is room, then climb."""
         kernel, mean = frozen_kernel(self.covar_module), self._prior_mean().detach()[0].clone()
         before = Before(state.now, factor(state.now, kernel), mean)
-        batch = Batch(X.clone(), Y[0].clone(), R[0].clone())
-        q = grown(state.now, X, kernel, self.num_inducing)
+        batch = Batch(rows.X, rows.y, rows.r)
+        q = grown(state.now, rows.X, kernel, self.num_inducing)
         with torch.enable_grad():
             return self._climbed(q, OnlineSVGPState(q, before, batch, state.moments, state.learned))
 

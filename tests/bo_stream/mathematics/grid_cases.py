@@ -18,6 +18,7 @@ from torch import Size, Tensor
 
 from bo_stream.mathematics.grid import Grid, GridState, Interpolation
 from bo_stream.mathematics.grid_evidence import GridPrior, grid_evidence, grid_process
+from bo_stream.mathematics.rows import Rows
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import dense_rows, nodes_for
 
@@ -82,7 +83,7 @@ class Stream:
         grid = unit_grid(sizes)
         opening = 4096 if route == "data" else 0  # where none are held, they are not used
         empty = GridState.before_data(grid, outputs, False, opening)
-        self.state = empty.absorb_at(self.X, self.Y, self.R, 0)
+        self.state = empty.absorb_at(Rows(self.X, self.Y, self.R), 0)
         self.s2 = torch.linspace(0.4, 0.6, outputs).double().requires_grad_()
         self.c = torch.linspace(0.3, -0.2, outputs).double().requires_grad_()
 

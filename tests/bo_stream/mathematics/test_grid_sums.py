@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.grid import REACH, Grid, GridState, column_pairs, matrix_of
+from bo_stream.mathematics.rows import Rows
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 
@@ -31,7 +32,7 @@ def seen(d: int, *batches: tuple[Tensor, Tensor, Tensor]) -> GridState:
     """A state of two outputs after these batches."""
     state, n = GridState.before_data(grid(d), 2, False, 0), 0
     for X, Y, R in batches:
-        state, n = state.absorb_at(X, Y, R, n), n + len(X)
+        state, n = state.absorb_at(Rows(X, Y, R), n), n + len(X)
     return state
 
 
@@ -78,7 +79,7 @@ def test_the_state_before_stays_as_it_was() -> None:
     first, second = batch(20, 2, outputs=2), batch(30, 2, 1, outputs=2)
     state = seen(2, first)
     before = state.A.clone()
-    after = state.absorb_at(*second, 20)
+    after = state.absorb_at(Rows(*second), 20)
     assert torch.equal(state.A, before) and not torch.equal(after.A, before)
 
 
