@@ -140,7 +140,6 @@ class StreamingGP(GaussianModel):
     promises: ClassVar[Promises]
     needs_bounds: ClassVar[bool] = False
     """Whether the family requires the bounds of its inputs."""
-    state_version: ClassVar[int] = checkpoint.STATE_VERSION
     stream: StreamBuffers
     _lock: StateLock
     _modules_passed: set[str]
@@ -747,7 +746,7 @@ class StreamingGP(GaussianModel):
 
     def _header(self) -> dict[str, Any]:
         """Class, version and layout, which are checked when a state is loaded."""
-        head = {"class": type(self).__name__, "version": self.state_version}
+        head = {"class": type(self).__name__, "version": checkpoint.STATE_VERSION}
         return {**head, **self._layout()}
 
     def get_extra_state(self) -> Tensor:

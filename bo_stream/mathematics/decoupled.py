@@ -38,6 +38,7 @@ from bo_stream.mathematics.inducing import (
 )
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sums import Sample
 
@@ -69,17 +70,13 @@ class Window:
     """Rows on which the mean is exact.
 
     Attributes:
-        X: Points, ``r x d``.
-        y: Targets, ``r`` (the prior mean not subtracted).
-        noise: Noise variances before any learned scale, ``r``.
+        rows: The rows.
         w: Coefficients in the mean, ``r``.
         A: ``L^-1 K(Z, X)``, ``M x r``.
         K: ``k_D(X, X)``, covariances conditioned on what was folded, ``r x r``.
     """
 
-    X: Tensor = shaped("r d")
-    y: Tensor = shaped("r")
-    noise: Tensor = shaped("r", "positive")
+    rows: Rows = nested(n="r")
     w: Tensor = shaped("r")
     A: Tensor = shaped("M r")
     K: Tensor = shaped("r r")
@@ -87,12 +84,12 @@ class Window:
     @property
     def size(self) -> int:
         """Number of rows."""
-        return len(self.y)
+        return len(self.rows)
 
     def at(self, index: Tensor) -> Window:
         """Some of the rows."""
-        lines = self.X[index], self.y[index], self.noise[index], self.w[index]
-        return Window(*lines, self.A[:, index], self.K[index][:, index])
+        K = self.K[index][:, index]
+        return Window(self.rows[index], self.w[index], self.A[:, index], K)
 
 
 @dataclass(frozen=True)
@@ -119,57 +116,52 @@ class DecoupledState(InducingState):
     @classmethod
     def empty(cls, dim: int, jitter: float, prior: SparsePrior) -> Self:
         """Before any data."""
-        X = torch.zeros(0, dim, dtype=torch.float64)
-        none, square, count = X.new_zeros(0), X.new_zeros(0, 0), torch.zeros((), dtype=torch.int64)
-        points = empty_state(X, prior.mean, jitter)
-        common = points, Sample.empty(dim), X.new_zeros(3), count, prior.numbers
+        rows, count = Rows.empty(dim), torch.zeros((), dtype=torch.int64)
+        none, square = rows.X.new_zeros(0), rows.X.new_zeros(0, 0)
+        points = empty_state(rows.X, prior.mean, jitter)
+        common = points, Sample(rows, none), rows.X.new_zeros(3), count, prior.numbers
         factors = square, square.clone(), square.clone()
-        return cls(*common, *factors, Window(X, none, none, none, square, square), count.clone())
+        return cls(*common, *factors, Window(rows, none, square, square), count.clone())
 
-    def in_units(self, shift: Tensor, factor: Tensor, precision: Tensor) -> Self:
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The rows, and the likelihood of the folded rows; `renewed` computes the rest."""
-        own, state = self.window, super().in_units(shift, factor, precision)
-        y, noise = (own.y - shift) / factor, own.noise / precision
-        return replace(state, window=replace(own, y=y, noise=noise))
+        rows = self.window.rows.rescaled(shift, factor, known_noise)
+        state = super().rescaled(shift, factor, known_noise)
+        return replace(state, window=replace(self.window, rows=rows))
 
     # -- update ----------------------------------------------------------------------------------
 
-    def absorbed(
-        self, X: Tensor, y: Tensor, noise: Tensor, prior: SparsePrior, limits: Limits
-    ) -> Self:
+    def absorbed(self, rows: Rows, prior: SparsePrior, limits: Limits) -> Self:
         """With the rows of a batch in window and mean, on the same inducing points.
 
         O(r^2 + r M) for each iteration of the solves, and O(q M^2 + M^3 + r^2) in addition. A batch
         larger than the window is absorbed in parts.
 
         Args:
-            X: Points, ``q x d``.
-            y: Targets, ``q``.
-            noise: Noise variances before any learned scale, ``q``.
+            rows: The batch, of q rows.
             prior: The current hyperparameters, which the state has.
             limits: What is kept.
         """
         state, first, most = self, 0, limits.window + limits.slack
-        while first < len(y):
+        while first < len(rows):
             room = most - state.window.size
-            last = first + (room if room >= len(y) - first else max(room, limits.window // 2, 1))
-            state = state._joined(X[first:last], y[first:last], noise[first:last], prior)
+            last = first + (room if room >= len(rows) - first else max(room, limits.window // 2, 1))
+            state = state._joined(rows[first:last], prior)
             state, first = state._solved(prior, limits), last
             if state.window.size > most:
                 state = state._folded(prior, limits)._solved(prior, limits)
         return state
 
-    def _joined(self, X: Tensor, y: Tensor, noise: Tensor, prior: SparsePrior) -> Self:
+    def _joined(self, new: Rows, prior: SparsePrior) -> Self:
         """Rows at the end of the window, with coefficients of zero: O(q M^2 + r^2)."""
         own, points, n = self.window, self.points, self.window.size
-        A = solve(points.L, dense(prior.kernel, points.Z, X))
-        new, all_A = (X, y, noise, torch.zeros_like(y)), torch.cat([own.A, A], -1)
-        lines = zip((own.X, own.y, own.noise, own.w), new, strict=True)
-        Xs, ys, noises, ws = (torch.cat(pair) for pair in lines)
-        cross = dense(prior.kernel, X, Xs) + self._folded_part(A, all_A)
+        A = solve(points.L, dense(prior.kernel, points.Z, new.X))
+        rows, all_A = own.rows.joined(new), torch.cat([own.A, A], -1)
+        w = torch.cat([own.w, torch.zeros_like(new.y)])
+        cross = dense(prior.kernel, new.X, rows.X) + self._folded_part(A, all_A)
         K = torch.cat([torch.cat([own.K, cross[:, :n].mT], -1), cross])
-        window = Window(Xs, ys, noises, ws, all_A, K)
-        return replace(self, window=window)._weighed(self.G, A, prior.scale * noise)
+        window = Window(rows, w, all_A, K)
+        return replace(self, window=window)._weighed(self.G, A, prior.scale * new.r)
 
     def _folded(self, prior: SparsePrior, limits: Limits) -> Self:
         """Without the rows of least contribution: ``G_D += A D^-1 A'``, likewise ``c_D`` (step 4).
@@ -178,13 +170,13 @@ class DecoupledState(InducingState):
         inducing points cannot represent.
         """
         own, points = self.window, self.points
-        missed = (diagonal(prior.kernel, own.X) - own.A.square().sum(0)).clamp_min(0.0)
+        missed = (diagonal(prior.kernel, own.rows.X) - own.A.square().sum(0)).clamp_min(0.0)
         order = (own.w.abs() * missed.sqrt()).argsort(stable=True)
         surplus = own.size - limits.window
         go, stay = own.at(order[:surplus]), own.at(order[surplus:].sort().values)
-        d = prior.scale * go.noise
+        d = prior.scale * go.rows.r
         G = points.G + _gram(go.A, d)
-        c = points.c + go.A @ ((go.y - points.mean) / d)
+        c = points.c + go.A @ ((go.rows.y - points.mean) / d)
         # conditioning the rows that stay on the inducing points' part of those that go
         half = solve(self.L_D, go.A)
         L = torch.linalg.cholesky(half.mT @ half + torch.diag(d))
@@ -202,8 +194,8 @@ class DecoupledState(InducingState):
         own = self.window
         if not own.size:
             return self
-        system = System(own.K, own.A, prior.scale * own.noise, self.L_B)
-        target = own.y - prior.mean - own.A.mT @ self.folded_mean()
+        system = System(own.K, own.A, prior.scale * own.rows.r, self.L_B)
+        target = own.rows.y - prior.mean - own.A.mT @ self.folded_mean()
         return replace(self, window=replace(own, w=system.solved(target, own.w, limits.tolerance)))
 
     # -- other inducing points or hyperparameters ------------------------------------------------
@@ -211,7 +203,7 @@ class DecoupledState(InducingState):
     def sparse_posterior(self, prior: SparsePrior) -> SGPRState:
         """The posterior of an online sparse GP with the same inducing points, for policies."""
         own = self.window
-        c = self.points.c + own.A @ ((own.y - prior.mean) / (prior.scale * own.noise))
+        c = self.points.c + own.A @ ((own.rows.y - prior.mean) / (prior.scale * own.rows.r))
         kappa = 0.5 * solve(self.L_B, c).square().sum() - self.L_B.diagonal().log().sum()
         return replace(self.points, G=self.G, c=c, kappa=kappa)
 
@@ -264,15 +256,15 @@ class DecoupledState(InducingState):
 
     def _crossed(self, points: SGPRState, prior: SparsePrior) -> Self:
         """With other inducing points, their ``A``, ``G`` and factors: O(r M^2 + M^3)."""
-        A = solve(points.L, dense(prior.kernel, points.Z, self.window.X))
+        A = solve(points.L, dense(prior.kernel, points.Z, self.window.rows.X))
         window = replace(self.window, A=A)
         state = replace(self, points=points, window=window, L_D=_factor(points.G))
-        return state._weighed(points.G, A, prior.scale * window.noise)
+        return state._weighed(points.G, A, prior.scale * window.rows.r)
 
     def _with_kernel(self, prior: SparsePrior) -> Self:
         """With covariances of the window's rows computed again: O(r^2 (d + M))."""
         own = self.window
-        K = dense(prior.kernel, own.X) + self._folded_part(own.A, own.A)
+        K = dense(prior.kernel, own.rows.X) + self._folded_part(own.A, own.A)
         return replace(self, window=replace(own, K=K))
 
     # -- parts -----------------------------------------------------------------------------------
@@ -393,6 +385,6 @@ def decoupled_process(state: DecoupledState, prior: SparsePrior) -> Process:
     a = own.A @ own.w
     h = state.folded_mean() + torch.cholesky_solve(a[:, None], state.L_D)[:, 0] - a
     nugget = torch.cat([points.nugget, torch.zeros_like(own.w)])
-    basis = KernelBasis(prior.kernel, torch.cat([points.Z, own.X]), nugget[None])
+    basis = KernelBasis(prior.kernel, torch.cat([points.Z, own.rows.X]), nugget[None])
     u = torch.cat([h, own.w])[None]
     return Process(prior.kernel, basis, points.L[None], state.L_B[None], u, prior.mean.reshape(1))

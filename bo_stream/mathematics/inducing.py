@@ -33,6 +33,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sums import Sample
 
@@ -169,41 +170,33 @@ class InducingState:
     batches: Tensor = shaped("", "not negative")
     made_with: Tensor = shaped("p")
 
-    def with_counted(self, X: Tensor, y: Tensor, noise: Tensor, most: int) -> Self:
-        """With one more batch in sample and counts, its noise before any learned scale.
-
-        Args:
-            X: Points, ``q x d``.
-            y: Targets, ``q``.
-            noise: Noise variances, ``q``.
-            most: Largest number of rows in the sample.
-        """
+    def with_counted(self, rows: Rows, most: int) -> Self:
+        """With one more batch in sample, of at most ``most`` rows, and counts."""
         return replace(
             self,
-            sample=self.sample.joined(X, y, noise, int(self.moments[0]), most),
-            moments=merged_moments(self.moments, y),
+            sample=self.sample.joined(rows, int(self.moments[0]), most),
+            moments=merged_moments(self.moments, rows.y),
             batches=self.batches + 1,
         )
 
-    def last_batch(self, X: Tensor, y: Tensor, noise: Tensor, prior: SparsePrior) -> Batch:
+    def last_batch(self, rows: Rows, prior: SparsePrior) -> Batch:
         """Rows as the last batch counted, for growth policies."""
-        return Batch(X, y, prior.scale * noise, self.moments, int(self.batches) - 1)
+        moments, before = self.moments, int(self.batches) - 1
+        return Batch(rows.X, rows.y, prior.scale * rows.r, moments, before)
 
-    def in_units(self, shift: Tensor, factor: Tensor, precision: Tensor) -> Self:
-        """For targets ``(y - shift) / factor``, and noise over ``precision``; all 0-dim."""
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
+        """For targets ``(y - shift) / factor`` (each ``1``), and known noise in the same units."""
+        sample = replace(self.sample, rows=self.sample.rows.rescaled(shift, factor, known_noise))
+        shift, factor = shift[0], factor[0]
+        precision = factor.square() if known_noise else torch.ones_like(factor)
         n, mean, squares = self.moments
         return replace(
             self,
             points=self.points.in_units(shift, factor, precision),
-            sample=self.sample.in_units(shift, factor, precision),
+            sample=sample,
             moments=torch.stack([n, (mean - shift) / factor, squares / factor.square()]),
             made_with=torch.zeros_like(self.made_with),
         )
-
-    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """As `in_units`, with known noise in the units of the targets; shift, factor ``1``."""
-        precision = factor.square() if known_noise else torch.ones_like(factor)
-        return self.in_units(shift[0], factor[0], precision[0])
 
 
 def dense(kernel: Kernel, X: Tensor, Z: Tensor | None = None) -> Tensor:

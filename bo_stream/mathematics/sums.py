@@ -401,46 +401,29 @@ class Sample:
     """Rows of lowest rank, in order of arrival.
 
     Attributes:
-        X: Points, ``s x d``.
-        y: Targets, ``s``.
-        noise: Noise variances before any learned scale, ``s``.
+        rows: The rows.
         rank: Between 0 and 1, ``s``.
     """
 
-    X: Tensor = shaped("s d")
-    y: Tensor = shaped("s")
-    noise: Tensor = shaped("s", "positive")
+    rows: Rows = nested(n="s")
     rank: Tensor = shaped("s", "not negative")
 
-    @classmethod
-    def empty(cls, dim: int) -> Self:
-        """Before any row."""
-        X = torch.zeros(0, dim, dtype=torch.float64)
-        return cls(X, X.new_zeros(0), X.new_zeros(0), X.new_zeros(0))
-
-    def joined(self, X: Tensor, y: Tensor, noise: Tensor, before: int, most: int) -> Self:
+    def joined(self, new: Rows, before: int, most: int) -> Self:
         """With further rows.
 
         Args:
-            X: Points, ``q x d``.
-            y: Targets, ``q``.
-            noise: Noise variances before any learned scale, ``q``.
+            new: The rows, on one output.
             before: Number of rows before these.
             most: Largest number of rows to keep.
         """
-        number = torch.arange(before, before + len(y), dtype=torch.float64, device=y.device)
-        new = X, y, noise, (number * GOLDEN) % 1.0
-        old = self.X, self.y, self.noise, self.rank
-        return type(self)(*map(torch.cat, zip(old, new, strict=True))).thinned(most)
+        number = torch.arange(before, before + len(new), dtype=torch.float64, device=new.X.device)
+        rank = torch.cat([self.rank, (number * GOLDEN) % 1.0])
+        return type(self)(self.rows.joined(new), rank).thinned(most)
 
     def thinned(self, most: int) -> Self:
         """At most so many of the rows, those of lowest rank."""
         keep = self.rank.argsort()[:most].sort().values
-        return type(self)(self.X[keep], self.y[keep], self.noise[keep], self.rank[keep])
-
-    def in_units(self, shift: Tensor, factor: Tensor, precision: Tensor) -> Self:
-        """For targets ``(y - shift) / factor``, and noise over ``precision``; all 0-dim."""
-        return replace(self, y=(self.y - shift) / factor, noise=self.noise / precision)
+        return type(self)(self.rows[keep], self.rank[keep])
 
     def log_evidence(
         self, kernel: Kernel, scale: Tensor, mean: Tensor | None
@@ -452,5 +435,6 @@ class Sample:
             scale: Scale of the noise, ``1``.
             mean: The constant mean, ``1``; None for the optimal one, which is then returned, too.
         """
-        C = cross_kernel(kernel, self.X, self.X) + (scale * self.noise).diag_embed()
-        return covariance_evidence(C, chol_psd(C.detach(), least=REPAIR), self.y[None], mean)
+        rows = self.rows
+        C = cross_kernel(kernel, rows.X, rows.X) + (scale * rows.r).diag_embed()
+        return covariance_evidence(C, chol_psd(C.detach(), least=REPAIR), rows.Y, mean)

@@ -78,9 +78,9 @@ class InducingGP(StreamingGP):
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence of the sample of rows: O(600^3)."""
         state: InducingState = self.state
-        rows = state.sample.thinned(EVIDENCE_ROWS)
-        mean = None if profile_mean and len(rows.y) else self._prior_mean()
-        return rows.log_evidence(self.covar_module, self._noise_scale(), mean)
+        sample = state.sample.thinned(EVIDENCE_ROWS)
+        mean = None if profile_mean and len(sample.rows) else self._prior_mean()
+        return sample.log_evidence(self.covar_module, self._noise_scale(), mean)
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ class GrowingState(InducingState):
     @classmethod
     def empty(cls, dim: int, jitter: float, prior: SparsePrior) -> Self:
         """Before any batch."""
-        X, count = torch.zeros(0, dim, dtype=torch.float64), torch.zeros((), dtype=torch.int64)
-        points, none = empty_state(X, prior.mean, jitter), count.new_zeros(0)
-        common = points, Sample.empty(dim), X.new_zeros(3), count, prior.numbers
-        return cls(*common, X.new_zeros(4), none, none.clone(), count.clone(), count.clone())
+        rows, count = Rows.empty(dim), torch.zeros((), dtype=torch.int64)
+        points, none = empty_state(rows.X, prior.mean, jitter), count.new_zeros(0)
+        common = points, Sample(rows, rows.r), rows.X.new_zeros(3), count, prior.numbers
+        return cls(*common, rows.X.new_zeros(4), none, none.clone(), count.clone(), count.clone())
 
     def stepped(
         self,
@@ -165,10 +165,10 @@ class GrowingState(InducingState):
             last=torch.full_like(self.last, batch.size),
         )
 
-    def in_units(self, shift: Tensor, factor: Tensor, precision: Tensor) -> Self:
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """Bounds are those computed in the old units, as densities in the new ones."""
         points = torch.stack([self.moments[0] - self.last, *[self.last] * 3])
-        state = super().in_units(shift, factor, precision)
+        state = super().rescaled(shift, factor, known_noise)
         return replace(state, bounds=self.bounds + points * factor.log())
 
 
@@ -212,7 +212,6 @@ class OnlineSGPR(InducingGP):
         updates_without_drift=10_000,
         multi_output=False,
     )
-    state_version = 8
 
     def __init__(
         self,
@@ -268,11 +267,11 @@ class OnlineSGPR(InducingGP):
 
     def _absorb(self, state: GrowingState, rows: Rows) -> GrowingState:
         """Choose inducing points and update (MATHS 3.3)."""
-        prior, X, y, r = self._prior(), rows.X, rows.y, rows.r
+        prior = self._prior()
         points, change = _under(prior, state)
         first = not int(state.batches)  # kept whole until the next one comes
-        state = state.with_counted(X, y, r, max(SAMPLE_ROWS, len(y)) if first else SAMPLE_ROWS)
-        batch = state.last_batch(X, y, r, prior)
+        state = state.with_counted(rows, max(SAMPLE_ROWS, len(rows)) if first else SAMPLE_ROWS)
+        batch = state.last_batch(rows, prior)
         return state.stepped(points, change, batch, prior, self.growth)
 
     def _fit_if_due(self, size: int) -> None:
@@ -285,9 +284,9 @@ class OnlineSGPR(InducingGP):
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """Absorb all rows again, as one batch, while the sample has all of them."""
         prior, state = self._prior(), cast(GrowingState, self.state)
-        rows, n = state.sample, self.num_observed
-        if 0 < n == len(rows.y) and not torch.equal(state.made_with, prior.numbers):
-            batch = state.last_batch(rows.X, rows.y, rows.noise, prior)
+        rows, n = state.sample.rows, self.num_observed
+        if 0 < n == len(rows) and not torch.equal(state.made_with, prior.numbers):
+            batch = state.last_batch(rows, prior)
             nothing = empty_state(rows.X, prior.mean, self.jitter)
             fresh = replace(state, bounds=torch.zeros_like(state.bounds))
             state = fresh.stepped(nothing, nothing.kappa, batch, prior, self.growth)

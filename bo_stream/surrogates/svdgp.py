@@ -127,12 +127,11 @@ class SVDGP(InducingGP):
 
     def _absorb(self, state: DecoupledState, rows: Rows) -> DecoupledState:
         """Choose inducing points, add rows, solve, fold (MATHS 6.8)."""
-        prior, X, y, r = self._prior(), rows.X, rows.y, rows.r
-        most = min(EVIDENCE_ROWS, self.window)
-        state = state.renewed(prior, self.limits).with_counted(X, y, r, most)
-        before, batch = state.sparse_posterior(prior), state.last_batch(X, y, r, prior)
+        prior, most = self._prior(), min(EVIDENCE_ROWS, self.window)
+        state = state.renewed(prior, self.limits).with_counted(rows, most)
+        before, batch = state.sparse_posterior(prior), state.last_batch(rows, prior)
         chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
-        return state.on_points(*chosen, prior).absorbed(X, y, r, prior, self.limits)
+        return state.on_points(*chosen, prior).absorbed(rows, prior, self.limits)
 
     @all_or_nothing
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
@@ -140,10 +139,10 @@ class SVDGP(InducingGP):
         been folded, else from the window and the current ones. Folded information is kept.
         """
         prior, state = self._prior(), cast(DecoupledState, self.state)
-        rows = state.window
-        if rows.size and not torch.equal(state.made_with, prior.numbers):
+        rows = state.window.rows
+        if len(rows) and not torch.equal(state.made_with, prior.numbers):
             before = state.folded_posterior(prior)
-            batch = state.last_batch(rows.X, rows.y, rows.noise, prior)
+            batch = state.last_batch(rows, prior)
             chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
             self._replace(state=state.rebuilt(before, *chosen, prior, self.limits))
 

@@ -57,7 +57,7 @@ def test_the_covariance_is_that_of_sgpr_on_all_data(known, cuts):
 
 def conditioned(model, X, e, D):
     """Mean at Xs, less the prior's: SGPR on what was folded, given the window by dense algebra."""
-    held = {tuple(x) for x in model.state.window.X.tolist()}
+    held = {tuple(x) for x in model.state.window.rows.X.tolist()}
     stays = torch.tensor([tuple(x) in held for x in X.tolist()])
     assert int(stays.sum()) == model.num_in_window < 50
     old = X[~stays], e[~stays], D[~stays]
@@ -100,7 +100,7 @@ def test_it_is_a_decoupled_posterior():
     model = stream(X, y, None, (30, 60), Z, window=40, slack=7)
     state, process, k = model.state, model.process(), kernel()
     L, own = state.points.L, state.window
-    alpha = torch.cat([Z, own.X])
+    alpha = torch.cat([Z, own.rows.X])
     a = torch.cat([torch.linalg.solve(L.mT, process.u[0, : len(Z)]), own.w])
     L_inv = torch.linalg.inv(L)
     B = L_inv.mT @ state.G @ L_inv
@@ -117,9 +117,9 @@ def test_the_rows_that_say_least_are_folded():
     model = stream(X[:50], y[:50], None, (), Z, window=50, slack=3)
     more = stream(X[:54], y[:54], None, (50,), Z, window=54)
     own, k = more.state.window, kernel()
-    says = own.w.abs() * (dense(k, own.X).diagonal() - own.A.square().sum(0)).sqrt()
+    says = own.w.abs() * (dense(k, own.rows.X).diagonal() - own.A.square().sum(0)).sqrt()
     model.observe(X[50:54], y[50:54].unsqueeze(-1))
-    left = model.state.window.X
-    expected = own.X[says.argsort()[4:].sort().values]
+    left = model.state.window.rows.X
+    expected = own.rows.X[says.argsort()[4:].sort().values]
     assert torch.equal(left, expected)
     assert int(model.state.folded) == 4

@@ -2,15 +2,16 @@
 
 import torch
 
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.sums import Sample
 
 
 def sample(n, most, parts=1):
-    made = Sample.empty(1)
+    made = Sample(Rows.empty(1), torch.zeros(0).double())
     X = torch.arange(n, dtype=torch.float64).unsqueeze(-1)
     for part in X.split(-(-n // parts)):
-        made = made.joined(part, part[:, 0], torch.ones(len(part)), int(part[0]), most)
-    return made
+        made = made.joined(Rows(part, part.mT, torch.ones_like(part.mT)), int(part[0]), most)
+    return made.rows
 
 
 def test_all_rows_while_there_is_room():

@@ -51,7 +51,7 @@ def test_its_evidence_is_the_exact_gps():
     X, y, _ = rows(60)
     model = stream(X, y, None, (20,), window=40, slack=7)
     few = model.state.sample
-    assert len(few.y) == 40  # no more than the window holds
+    assert len(few.rows) == 40  # no more than the window holds
     whole = stream(X, y)
     modules = {name: getattr(whole, name) for name in ("covar_module", "mean_module", "likelihood")}
     exact = ExactGP(X, y.unsqueeze(-1), **modules, **RAW)
@@ -67,7 +67,7 @@ def test_noise_is_not_learned_from_the_rows_that_stay():
     model.fit(30)
     assert 0.007 < model.likelihood.noise.item() < 0.014
     own = model.state.window
-    model._replace(state=replace(model.state, sample=Sample(own.X, own.y, own.noise, own.w.abs())))
+    model._replace(state=replace(model.state, sample=Sample(own.rows, own.w.abs())))
     model.fit(30)
     assert model.likelihood.noise.item() > 0.02
 
@@ -115,7 +115,7 @@ def test_a_large_batch_passes_through_the_window_in_parts():
     X, y, _ = rows(300)
     with calls_of(DecoupledState._joined) as joined:
         model = stream(X, y, None, (), Z, window=40, slack=8)
-    parts = [len(call["X"]) for call in joined]
+    parts = [len(call["new"]) for call in joined]
     assert parts == [48, 20, 20, *[20] * 10, 12]
     assert sum(parts) == 300 and model.num_observed == 300
     assert 40 <= model.num_in_window <= 48
