@@ -7,10 +7,9 @@ a product kernel the eigenvectors that matter given the data, else a Cholesky fa
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -19,32 +18,22 @@ from torch import Size, Tensor
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.autograd import attach, lasting_property, leaf, pullback
 from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
-from bo_stream.mathematics.grid import Grid, GridState, NodeFeatures, ProductFeatures
+from bo_stream.mathematics.grid import Grid, GridFeatures, GridState, NodeFeatures
 from bo_stream.mathematics.grid_kernel import (
     CholeskyRoot,
     Eigenbasis,
     GridKernel,
-    InterpolatedKernel,
     Root,
-    TabulatedKernel,
     covariance_with_nodes,
-    interpolated,
-    node_covariance,
+    features_of,
+    kernel_parts,
     prior_covariance,
-    tabulated,
+    whole_roots,
 )
 from bo_stream.mathematics.joint import Moments
-from bo_stream.mathematics.kernels import is_product, product_factors
+from bo_stream.mathematics.kernels import is_product
 from bo_stream.mathematics.linalg import chol_psd, flushed
-from bo_stream.mathematics.process import (
-    FeatureBasis,
-    FeatureMap,
-    FeaturePath,
-    KernelBasis,
-    Path,
-    Process,
-    solved,
-)
+from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Path, Process
 
 __all__ = ["check_size", "dropped_share", "grid_evidence", "grid_process"]
 
@@ -117,7 +106,6 @@ def grid_evidence(
         The evidence, and the optimal constant means (``o``) if they were taken.
 
     Raises:
-        UnsupportedError: for a kernel that is no product on a large grid.
         StateError: if too many eigenvectors matter, and not all observations are held.
     """
     c = prior.mean - state.origin
@@ -128,8 +116,10 @@ def grid_evidence(
         L = chol_psd(C.detach())
         value, best = covariance_evidence(C, L, y, None if profile_mean and n else c)
         return value + _forgotten(state, n, prior.s2), None if best is None else best + state.origin
+    sources = _parts(state, prior)
+    if len(sources) == 1:
+        sources = [state.grid.spread(sources[0])]
     values, means = list[Tensor](), list[Tensor]()
-    sources = _sources(state, prior)
     for i, root in enumerate(roots):
         with torch.no_grad():
             made = _factorised(state, prior, i, root, profile_mean)
@@ -156,9 +146,24 @@ def grid_process(state: GridState, prior: GridPrior, n: int, *, moves: bool = Fa
     roots = _roots(state, prior, n)
     if roots is None and not moves:
         return _data_process(state, prior, n)
-    roots = _whole_roots(state, prior) if roots is None else roots
+    grid, roots = state.grid, roots or whole_roots(state.grid, _parts(state, prior))
     made = [_factorised(state, prior, i, root, False) for i, root in enumerate(roots)]
-    return _feature_process(roots, made, prior.mean)
+    many = sum(root.size for root in roots) > SEPARABLE * grid.m and grid.m <= DENSE_NODES
+    if many or isinstance(roots[0], CholeskyRoot):
+        F = [root.whitened(part.L) for root, part in zip(roots, made, strict=True)]
+        features: GridFeatures = NodeFeatures(grid, flushed(torch.cat(F, -1)))
+        return _on_features(features, None, [part.h for part in made], prior.mean)
+    L = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
+    return _on_features(features_of(roots), L, [part.q for part in made], prior.mean)
+
+
+def _on_features(
+    features: GridFeatures, L: Tensor | None, u: Sequence[Tensor], mean: Tensor
+) -> Process:
+    """The posterior on each output's features, side by side; u are their coefficients' means."""
+    scale = torch.block_diag(*(torch.ones_like(part).unsqueeze(0) for part in u))
+    coefficients = torch.block_diag(*(part.unsqueeze(0) for part in u))
+    return Process(None, FeatureBasis(features, scale), None, L, coefficients, mean)
 
 
 @torch.no_grad()
@@ -172,48 +177,37 @@ def dropped_share(state: GridState, prior: GridPrior, n: int) -> float:
 # -- roots ---------------------------------------------------------------------------------------
 
 
+def _parts(state: GridState, prior: GridPrior) -> list[Tensor]:
+    """The kernel on the nodes, as from `kernel_parts`."""
+    return kernel_parts(prior.kernel, state.grid, state.b, len(state.b))
+
+
 def _roots(state: GridState, prior: GridPrior, n: int) -> Sequence[Root] | None:
     """A root of each output's prior covariance, or None for the observations' covariance."""
     grid, held, product = state.grid, state.holds_all(n), is_product(prior.kernel, state.grid.dim)
-    if grid.m > MOST_NODES and not product:
-        raise UnsupportedError(
-            "a product of one-dimensional kernels on a large grid",
-            type(prior.kernel).__name__,
-            "Rebuild the surrogate for this kernel.",
-        )
     few = held and n <= CHEAPER * grid.m
     if few and (n <= FEW_DATA or not product):
         return None
+    parts = _parts(state, prior)
     if not product or grid.m < TRUNCATED_FROM:
-        return _whole_roots(state, prior)
+        return whole_roots(grid, parts)
     ones, bases = state.totals()[2].expand(len(prior.s2)), []
-    for s2, one, amplitude, *factors in zip(prior.s2, ones, *_sources(state, prior), strict=True):
+    for s2, one, amplitude, *factors in zip(prior.s2, ones, *parts, strict=True):
         tolerance = float(TOLERATED * s2 / (amplitude * one))
         bases.append(Eigenbasis.chosen(grid, amplitude, factors, tolerance, MOST_EIGENVECTORS))
     r = max(basis.size for basis in bases)
     if (few and n < r) or (held and r > MOST_EIGENVECTORS):
         return None
     if r > MOST_EIGENVECTORS:
-        raise _too_many(grid.m, r, n)
+        raise StateError(
+            f"lengthscales for which at most {MOST_EIGENVECTORS} eigenvectors of the kernel on "
+            f"{grid.m} nodes matter, or observations that are all held",
+            f"{r} eigenvectors, some {24 * r * r / 2**30:.1f} GiB an evaluation, and {n} "
+            "observations, not all held",
+            "Bound the lengthscales from below (at about two steps of the grid), take a coarser "
+            "grid, or use NodeWISKI.",
+        )
     return bases
-
-
-def _sources(state: GridState, prior: GridPrior) -> list[Tensor]:
-    """The tensors that the roots of all outputs are made from, differentiable."""
-    kernel, grid, outputs = prior.kernel, state.grid, len(state.b)
-    if not is_product(kernel, grid.dim):
-        return [node_covariance(kernel, grid, state.b, outputs)]
-    amplitude, factors = product_factors(kernel, grid.axes(state.b), outputs)
-    return [amplitude, *factors]
-
-
-def _whole_roots(state: GridState, prior: GridPrior) -> list[Root]:
-    """Roots from which nothing is left out."""
-    first, *factors = _sources(state, prior)
-    if not factors:
-        return [CholeskyRoot.of(state.grid, K) for K in first]
-    outputs = zip(first, zip(*factors, strict=True), strict=True)
-    return [Eigenbasis.of(state.grid, amplitude, own) for amplitude, own in outputs]
 
 
 def _factorised(
@@ -222,46 +216,6 @@ def _factorised(
     """The factorisation of one output's statistics under a root."""
     c = prior.mean[output] - state.origin[output]
     return factorise(root.under(state.statistics(output)), prior.s2[output], c, profile_mean)
-
-
-def _feature_process(roots: Sequence[Root], made: Sequence[Factorisation], mean: Tensor) -> Process:
-    """The posterior from factorisations under roots; features of all outputs side by side."""
-    grid, sizes = roots[0].grid, [root.size for root in roots]
-    bases = [root for root in roots if isinstance(root, Eigenbasis)]
-    if not bases or (sum(sizes) > SEPARABLE * grid.m and grid.m <= DENSE_NODES):
-        values = [root.whitened(part.L) for root, part in zip(roots, made, strict=True)]
-        return _on_nodes(grid, values, [part.h for part in made], mean)
-    products = ProductFeatures(grid, torch.cat([basis.tables for basis in bases], -1))
-    scale = torch.block_diag(*(mean.new_ones(1, size) for size in sizes))
-    L = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
-    u = torch.block_diag(*(part.q.unsqueeze(0) for part in made))
-    return Process(None, FeatureBasis(products, scale), None, L, u, mean)
-
-
-def _on_nodes(grid: Grid, values: list[Tensor], u: list[Tensor], mean: Tensor) -> Process:
-    """The posterior on features of unit posterior covariance.
-
-    Args:
-        grid: The nodes.
-        values: Each output's features at the nodes, ``m x r``.
-        u: Means of their coefficients, ``r``.
-        mean: Constant prior means, ``o``.
-    """
-    features = NodeFeatures(grid, flushed(torch.cat(values, -1)))
-    scale = torch.block_diag(*(torch.ones_like(part).unsqueeze(0) for part in u))
-    coefficients = torch.block_diag(*(part.unsqueeze(0) for part in u))
-    return Process(None, FeatureBasis(features, scale), None, None, coefficients, mean)
-
-
-def _too_many(m: int, r: int, n: int) -> StateError:
-    return StateError(
-        f"lengthscales for which at most {MOST_EIGENVECTORS} eigenvectors of the kernel on {m} "
-        "nodes matter, or observations that are all held",
-        f"{r} eigenvectors, some {24 * r * r / 2**30:.1f} GiB an evaluation, and {n} observations, "
-        "not all held",
-        "Bound the lengthscales from below (at about two steps of the grid), take a coarser grid, "
-        "or use NodeWISKI.",
-    )
 
 
 # -- few observations ----------------------------------------------------------------------------
@@ -286,90 +240,55 @@ def _forgotten(state: GridState, n: int, s2: Tensor) -> Tensor:
     return 0.5 * whole.sum()
 
 
-class GridBasis(KernelBasis, ABC):
-    """Kernels on a grid at the observations."""
+def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
+    """The posterior of an exact process with the interpolated kernel."""
+    (C, y), (X, _, R) = _data_covariance(state, prior, n), state.buffer.first(n)
+    kernel, L = GridKernel(state.grid, _parts(state, prior)), chol_psd(C)
+    e = y - (prior.mean - state.origin).unsqueeze(-1)
+    u = torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False).squeeze(-1)
+    basis = GridBasis(kernel, X.clone(), (prior.s2.unsqueeze(-1) * R).expand(y.shape))
+    return DataProcess(kernel, basis, L, None, u, prior.mean)
 
-    @abstractmethod
+
+@dataclass(frozen=True)
+class GridBasis(KernelBasis):
+    """A kernel on a grid at the observations."""
+
+    kernel: GridKernel
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """O(n) kernel values per point, or O(4^d n) for a kernel that is no product."""
+        if self.kernel.product:
+            return super().__call__(X)
+        sizes = self.kernel.batch_shape.numel(), len(self.Z)
+        return self._seen.features(X).unflatten(-1, sizes).movedim(-2, -3)
+
     def sloped(self, rows: Any) -> Tensor:
         """Values of one output with their derivatives or without, ``batch x q x (1 + d | 1) x n``,
         from the kernel's rows at the points.
         """
+        if self.kernel.product:
+            return self.kernel.sloped(rows, self._seen)
+        return self._seen.interpolated(*rows)
 
-    @abstractmethod
-    def whole_prior(self) -> tuple[FeatureMap, list[int]]:
-        """Features whose coefficients are independent, and their number for each output."""
+    @lasting_property
+    def _seen(self) -> Any:
+        """Rows at the observations; for a kernel that is no product, covariances with the nodes."""
+        kernel, grid = self.kernel, self.kernel.grid
+        if kernel.product:
+            return kernel.rows(grid.place(self.Z), slopes=False)
+        table = kernel.parts[0].reshape(kernel.batch_shape.numel(), -1)
+        half = covariance_with_nodes(table, grid.interpolate(self.Z))
+        return NodeFeatures(grid, half.flatten(0, 1).mT.contiguous())
 
     def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """Exact sample functions."""
-        features, sizes = self.whole_prior()
-        scale = torch.block_diag(*(self.Z.new_ones(1, size) for size in sizes))
-        weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
-        return FeaturePath(features, scale.new_zeros(outputs), weights)
-
-
-@dataclass(frozen=True)
-class InterpolatedBasis(GridBasis):
-    """A product kernel at the observations."""
-
-    kernel: InterpolatedKernel
-
-    def sloped(self, rows: Any) -> Tensor:
-        """As in `GridBasis`."""
-        return self.kernel.sloped(rows, self._seen)
-
-    @lasting_property
-    def _seen(self) -> Tensor:
-        return self.kernel.rows(self.kernel.grid.place(self.Z), slopes=False)
-
-    def whole_prior(self) -> tuple[FeatureMap, list[int]]:
-        """All eigenvectors."""
+        """Exact sample functions: O(m^3) for a kernel that is no product."""
         kernel = self.kernel
-        factors = zip(*(K.reshape(-1, *K.shape[-2:]) for K in kernel.factors), strict=True)
-        given = zip(kernel.amplitude.flatten(), factors, strict=True)
-        bases = [Eigenbasis.of(kernel.grid, amplitude, own) for amplitude, own in given]
-        tables = torch.cat([basis.tables for basis in bases], -1)
-        return ProductFeatures(kernel.grid, tables), [basis.size for basis in bases]
-
-
-@dataclass(frozen=True)
-class TabulatedBasis(GridBasis):
-    """``R^-1 k(X, x)`` for any stationary kernel, interpolated from the nodes.
-
-    Attributes:
-        R: Cholesky factor of the observations' covariance, ``o x n x n``.
-        half: ``R^-1 W K``, ``o x n x m``.
-    """
-
-    kernel: TabulatedKernel
-    R: Tensor = field(kw_only=True)
-    half: Tensor = field(kw_only=True)
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """O(4^d n) per point."""
-        return self._features.features(X).unflatten(-1, self.half.shape[:2]).movedim(-2, -3)
-
-    def sloped(self, rows: Any) -> Tensor:
-        """As in `GridBasis`."""
-        return self._features.interpolated(*rows)
-
-    @lasting_property
-    def _features(self) -> NodeFeatures:
-        return NodeFeatures(self.kernel.grid, self.half.flatten(0, 1).mT.contiguous())
-
-    def whole_prior(self) -> tuple[FeatureMap, list[int]]:
-        """A root of the nodes' covariance: O(m^3)."""
-        grid = self.kernel.grid
-        K = grid.spread(self.kernel.table.reshape(len(self.half), -1))
-        roots = [CholeskyRoot.of(grid, each).R for each in K]
-        return NodeFeatures(grid, torch.cat(roots, -1)), [grid.m] * len(roots)
-
-    def functionals(self, f: Path) -> Tensor:
-        """As in `KernelBasis`, times ``R^-1``."""
-        return solved(self.R, super().functionals(f), upper=False)
-
-    def outputs(self, index: list[int]) -> Self:
-        """Those of some of the outputs."""
-        return replace(super().outputs(index), R=self.R[index], half=self.half[index])
+        parts = [part if kernel.batch_shape else part.unsqueeze(0) for part in kernel.parts]
+        roots = whole_roots(kernel.grid, parts)
+        scale = torch.block_diag(*(self.Z.new_ones(1, root.size) for root in roots))
+        weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
+        return FeaturePath(features_of(roots), scale.new_zeros(outputs), weights)
 
 
 @dataclass(frozen=True)
@@ -394,9 +313,9 @@ class DataProcess(Process):
             places = kernel.grid.place(points)
         rows = kernel.rows(places.detach(), slopes=slopes)
         a, prior = self.basis.sloped(rows), kernel.sloped(rows, rows)
-        if self.R is not None:
-            flat = torch.linalg.solve_triangular(self.R[0], a.flatten(0, -2).mT, upper=False)
-            a = flat.mT.reshape(a.shape)
+        R = cast(Tensor, self.R)[0]
+        flat = torch.linalg.solve_triangular(R, a.flatten(0, -2).mT, upper=False)
+        a = flat.mT.reshape(a.shape)
         means, cov = a @ self.u[0], a.flatten(-3, -2) @ a[..., 0, :].mT
         means[..., 0] += self.mean[0]
         cov = prior - cov.unflatten(-2, a.shape[-3:-1])
@@ -407,26 +326,3 @@ class DataProcess(Process):
         if not slopes:
             return Moments(means[..., 0], cov[..., 0, :], across=others)
         return Moments.of(means, cov, pullback(places, points), others)
-
-
-def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
-    """The posterior of an exact process with the interpolated kernel."""
-    X, Y, R = state.buffer.first(n)
-    given = prior.kernel, state.grid, X, len(Y)
-    X, noise = X.clone(), (prior.s2.unsqueeze(-1) * R).expand(Y.shape)
-    e = (Y - prior.mean.unsqueeze(-1)).unsqueeze(-1)
-    if is_product(prior.kernel, state.grid.dim):
-        L = chol_psd(prior_covariance(*given) + torch.diag_embed(noise))
-        u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
-        kernel = InterpolatedKernel(
-            state.grid, *product_factors(prior.kernel, state.grid.axes(X), len(Y))
-        )
-        return DataProcess(kernel, InterpolatedBasis(kernel, X, noise), L, None, u, prior.mean)
-    W, table = state.grid.interpolate(X), tabulated(*given)
-    half = covariance_with_nodes(table, W)
-    L = chol_psd(interpolated(half, W) + torch.diag_embed(noise))
-    half = torch.linalg.solve_triangular(L, half, upper=False)
-    u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
-    own = TabulatedKernel(state.grid, table)
-    basis = TabulatedBasis(own, X, noise, R=L, half=half)
-    return DataProcess(own, basis, None, None, u, prior.mean)

@@ -15,7 +15,6 @@ share of the prior variance that it lacks. Any other kernel has a Cholesky root.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -28,7 +27,17 @@ from linear_operator import to_linear_operator
 from torch import Size, Tensor
 
 from bo_stream.mathematics.evidence import OutputStatistics, root_gradient, under_root
-from bo_stream.mathematics.grid import REACH, Grid, Interpolation, column_pairs, matrix_of, outer
+from bo_stream.mathematics.grid import (
+    REACH,
+    Grid,
+    GridFeatures,
+    Interpolation,
+    NodeFeatures,
+    ProductFeatures,
+    column_pairs,
+    matrix_of,
+    outer,
+)
 from bo_stream.mathematics.joint import sloped_product
 from bo_stream.mathematics.kernels import from_origin, is_product, product_factors
 from bo_stream.mathematics.linalg import flushed
@@ -37,93 +46,61 @@ __all__ = [
     "CholeskyRoot",
     "Eigenbasis",
     "GridKernel",
-    "InterpolatedKernel",
     "Root",
-    "TabulatedKernel",
     "covariance_with_nodes",
-    "interpolated",
-    "kron_left",
-    "node_covariance",
+    "features_of",
+    "kernel_parts",
     "prior_covariance",
-    "tabulated",
+    "whole_roots",
 ]
 
+WIDE = 2 * REACH - 1
+"""Differences of the nodes that two points are interpolated from, in each dimension."""
 JITTER = 1e-9
 """Share of the prior variance added to the nodes' covariance where it has no product form."""
 
 
-def node_covariance(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
-    """The kernel matrix of the nodes with a little jitter, ``o x m x m``, differentiable."""
-    return grid.spread(tabulated(kernel, grid, like, outputs))
+def kernel_parts(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
+    """What determines a kernel on the nodes, for each output; differentiable.
 
-
-def tabulated(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> Tensor:
-    """The kernel at `Grid.differences`, ``o x prod(2 g_k - 1)``, with the jitter of
-    `node_covariance`; differentiable.
+    Returns:
+        The amplitudes of a product kernel, ``o``, and its unit-diagonal factors, ``o x g_k x g_k``
+        for each dimension. For any other kernel, its values at `Grid.differences` with a little
+        jitter, ``o x prod(2 g_k - 1)``.
     """
+    if is_product(kernel, grid.dim):
+        amplitude, factors = product_factors(kernel, grid.axes(like), outputs)
+        return [amplitude, *factors]
     values = flushed(from_origin(kernel, grid.differences(like), outputs))
     jitter = torch.zeros_like(values)
     jitter[:, values.shape[1] // 2] = JITTER  # no difference
-    return values * (1.0 + jitter)
+    return [values * (1.0 + jitter)]
 
 
 def covariance_with_nodes(table: Tensor, W: Interpolation) -> Tensor:
-    """``W K`` for a `tabulated` kernel and n points, ``o x n x m``, differentiable in the table.
+    """``W K`` for n points and a kernel given by its differences, ``o x n x m``, differentiable.
 
     Costs O(4 d n m): each point takes a window of the table, and is interpolated in it along one
     dimension after the other.
     """
-    half: Tensor = _WithNodes.apply(table, W)
-    return half
-
-
-class _WithNodes(torch.autograd.Function):
-    """`covariance_with_nodes`, whose gradient takes no more memory."""
-
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, W: Interpolation) -> Tensor:
-        widths = [g + REACH - 1 for g in W.sizes]
-        near = differences_within([0] * len(widths), widths, W.sizes)
-        last = torch.tensor(W.sizes, device=table.device) - REACH
-        ctx.window = ((last - W.start) * strides(W.sizes).to(last)).sum(-1, keepdim=True) + near.to(
-            last
-        )
-        ctx.rows, ctx.shape = W, table.shape
-        K = table[:, ctx.window].unflatten(-1, widths)
-        for k, g in enumerate(W.sizes):
-            first, *others = _reversed_weights(W, k)
-            wide, K = K, first * K.narrow(2 + k, 0, g)
-            for a, weight in enumerate(others, 1):
-                K.addcmul_(weight, wide.narrow(2 + k, a, g))
-        return K.flatten(2)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        W = ctx.rows
-        grad = grad.unflatten(-1, W.sizes)
-        for k, g in reversed(list(enumerate(W.sizes))):
-            shape = list(grad.shape)
-            shape[2 + k] += REACH - 1
-            wide = grad.new_zeros(shape)
-            for a, weight in enumerate(_reversed_weights(W, k)):
-                wide.narrow(2 + k, a, g).addcmul_(weight, grad)
-            grad = wide
-        total = grad.new_zeros(ctx.shape)
-        return total.index_add_(1, ctx.window.flatten(), grad.flatten(1)), None
-
-
-def _reversed_weights(W: Interpolation, k: int) -> Sequence[Tensor]:
-    """The weights of the four nodes in dimension k, the last one first; each ``n x 1 x ..``."""
-    return W.weights[:, k].flip(-1).reshape(-1, REACH, *[1] * len(W.sizes)).unbind(1)
+    widths = [g + REACH - 1 for g in W.sizes]
+    last = torch.tensor(W.sizes, device=table.device) - REACH
+    first = ((last - W.start) * strides(W.sizes).to(last)).sum(-1, keepdim=True)
+    near = differences_within([0] * len(widths), widths, W.sizes).to(last)
+    K = table[:, first + near].unflatten(-1, widths)
+    for k, g in enumerate(W.sizes):  # the last of the four nodes comes first
+        weights = W.weights[:, k].flip(-1).reshape(-1, REACH, *[1] * len(W.sizes)).unbind(1)
+        K = sum(weight * K.narrow(2 + k, a, g) for a, weight in enumerate(weights))
+    return K.flatten(2)
 
 
 def strides(sizes: Sequence[int]) -> Tensor:
-    """Distances in a `tabulated` kernel between differences that are one node apart, ``d``."""
+    """Distances in a table of differences between those that are one node apart, ``d``."""
     return torch.tensor([math.prod(2 * g - 1 for g in sizes[k + 1 :]) for k in range(len(sizes))])
 
 
 def differences_within(low: Sequence[int], widths: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Places in a `tabulated` kernel of a box of differences, ``prod(widths)``."""
+    """Places in a table of differences of a box of them, ``prod(widths)``."""
     ranges = [torch.arange(a, a + width) for a, width in zip(low, widths, strict=True)]
     return torch.cartesian_prod(*ranges).reshape(-1, len(sizes)) @ strides(sizes)
 
@@ -132,29 +109,18 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
     """The prior covariance ``W K W'`` at points ``n x d``, ``o x n x n``, differentiable (once).
 
     Costs O(d n^2) and products of one dimension each for a product kernel, else O(4 d n m + 4^d
-    n^2), or O(m^2 + 4^d n m) with a gradient in the points' places.
+    n^2).
     """
-    if is_product(kernel, grid.dim):
-        amplitude, factors = product_factors(kernel, grid.axes(X), outputs)
-        axes = grid.axes_at(grid.place(X), slopes=False).squeeze(-2)
-        rows = [a[:, :g] for a, g in zip(axes, grid.sizes, strict=True)]
-        parts = [W @ flushed(K) @ W.mT for W, K in zip(rows, factors, strict=True)]
-        return amplitude[:, None, None] * flushed(math.prod(parts[1:], start=parts[0]))
+    parts = kernel_parts(kernel, grid, X, outputs)
+    if len(parts) > 1:
+        points = X.unsqueeze(-3)
+        return flushed(GridKernel(grid, parts).forward(points, points))
     W = grid.interpolate(X)
-    if W.weights.requires_grad:  # of a projection
-        half = interpolated(node_covariance(kernel, grid, X, outputs), W).mT
-    else:
-        half = covariance_with_nodes(tabulated(kernel, grid, X, outputs), W)
-    return interpolated(half, W)
-
-
-def interpolated(half: Tensor, W: Interpolation) -> Tensor:
-    """``half W'`` for ``o x n x m`` half, differentiable in it."""
-    number = torch.arange(len(W.start), device=half.device).unsqueeze(-1).expand(W.index.shape)
-    place = torch.stack([number.flatten(), W.index.flatten()])
-    size = len(W.start), half.shape[-1]
-    sparse = torch.sparse_coo_tensor(place, W.weight.flatten(), size, check_invariants=False)
-    return torch.stack([torch.sparse.mm(sparse, each.mT).mT for each in half])
+    number = torch.arange(len(X), device=X.device).unsqueeze(-1).expand(W.index.shape)
+    place, size = torch.stack([number.flatten(), W.index.flatten()]), (len(X), grid.m)
+    rows = torch.sparse_coo_tensor(place, W.weight.flatten(), size, check_invariants=False)
+    halves = covariance_with_nodes(parts[0], W)
+    return torch.stack([torch.sparse.mm(rows, half.mT) for half in halves])
 
 
 def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
@@ -166,16 +132,44 @@ def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
     return M.reshape(-1, p)
 
 
-class GridKernel(Kernel, ABC):
-    """The prior covariance ``w_x' K w_z`` on a grid."""
+class GridKernel(Kernel):
+    """The prior covariance ``w_x' K w_z`` on a grid, for o outputs.
 
-    grid: Grid
+    Args:
+        grid: The nodes.
+        parts: The kernel, as from `kernel_parts`.
+    """
 
-    @abstractmethod
+    def __init__(self, grid: Grid, parts: Sequence[Tensor]) -> None:
+        one = len(parts[0]) == 1
+        super().__init__(batch_shape=Size([] if one else [len(parts[0])]))
+        self.grid, self.product = grid, len(parts) > 1
+        for k, part in enumerate(parts):  # buffers, since gpytorch indexes those of a batch
+            self.register_buffer(f"part_{k}", flushed(part[0] if one else part))
+        if not self.product:
+            sizes, i = grid.sizes, torch.arange(REACH)
+            near = differences_within([g - REACH for g in sizes], [WIDE] * grid.dim, sizes)
+            same = F.one_hot((i.unsqueeze(-1) - i + REACH - 1).flatten(), WIDE)
+            like = parts[0]
+            self._near, self._strides = near.to(like.device), strides(sizes).to(like.device)
+            self._same_difference = same.to(like)
+
+    @property
+    def parts(self) -> list[Tensor]:
+        """As from `kernel_parts`, without the outputs' dimension for one output."""
+        return [self.get_buffer(f"part_{k}") for k in range(1 + self.product * self.grid.dim)]
+
+    def __call__(self, x1: Tensor, x2: Tensor | None = None, **params: Any) -> Any:
+        """As gpytorch's, which costs more than the values at few points of two sets."""
+        if x2 is None:
+            return super().__call__(x1, **params)
+        return to_linear_operator(self.forward(x1, x2, **params))
+
     def rows(self, places: Tensor, *, slopes: bool) -> Any:
         """Interpolation rows at coordinates on the grid, as `sloped` takes them."""
+        own = self.grid.axes_at if self.product else self.grid.cubics
+        return own(places, slopes=slopes)
 
-    @abstractmethod
     def sloped(self, rows: Any, others: Any) -> Tensor:
         """Values of one output with their derivatives in the first points, or without.
 
@@ -186,102 +180,29 @@ class GridKernel(Kernel, ABC):
         Returns:
             ``batch x q x (1 + d | 1) x p``.
         """
-
-    def __call__(self, x1: Tensor, x2: Tensor | None = None, **params: Any) -> Any:
-        """As gpytorch's, which costs more than the values at few points of two sets."""
-        if x2 is None:
-            return super().__call__(x1, **params)
-        return to_linear_operator(self.forward(x1, x2, **params))
-
-
-class InterpolatedKernel(GridKernel):
-    """That of a product kernel, for o outputs.
-
-    Args:
-        grid: The nodes.
-        amplitude: ``o``.
-        factors: ``o x g_k x g_k`` for each dimension.
-    """
-
-    amplitude: Tensor
-
-    def __init__(self, grid: Grid, amplitude: Tensor, factors: Sequence[Tensor]) -> None:
-        one = len(amplitude) == 1
-        super().__init__(batch_shape=Size([] if one else [len(amplitude)]))
-        self.grid = grid
-        self.register_buffer("amplitude", amplitude.reshape((1, 1) if one else (-1, 1, 1)))
-        for k, K in enumerate(factors):  # buffers, since gpytorch indexes those of a batch
-            self.register_buffer(f"factor_{k}", flushed(K[0] if one else K))
-
-    @property
-    def factors(self) -> list[Tensor]:
-        """One factor for each dimension."""
-        return [self.get_buffer(f"factor_{k}") for k in range(self.grid.dim)]
-
-    def rows(self, places: Tensor, *, slopes: bool) -> Tensor:
-        """Rows in each dimension, from `Grid.axes_at`."""
-        return self.grid.axes_at(places, slopes=slopes)
-
-    def sloped(self, rows: Tensor, others: Tensor) -> Tensor:
-        """As in `GridKernel`."""
-        parts = []
-        for a, K, b in zip(rows, self.factors, others[..., 0, :], strict=True):
-            K = K.reshape(K.shape[-2:])
+        if not self.product:
+            return self._pairs(rows, others, diag=False).mT
+        amplitude, *factors = self.parts
+        values = []
+        for a, K, b in zip(rows, factors, others[..., 0, :], strict=True):
             half = K @ b[..., : len(K)].mT
-            parts.append(a[..., : len(K)] @ (half if half.ndim == 2 else half.unsqueeze(-3)))
-        return sloped_product([self.amplitude.squeeze() * parts[0], *parts[1:]])
+            values.append(a[..., : len(K)] @ (half if half.ndim == 2 else half.unsqueeze(-3)))
+        return sloped_product([amplitude * values[0], *values[1:]])
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values at points ``batch x (1 x) q x d``."""
-        left = self.grid.axes_at(self.grid.place(x1), slopes=False).squeeze(-2)
-        right = left
+        left = right = self.rows(self.grid.place(x1), slopes=False)
         if x1 is not x2:
-            right = self.grid.axes_at(self.grid.place(x2), slopes=False).squeeze(-2)
-        parts = []
-        for a, K, b in zip(left, self.factors, right, strict=True):
+            right = self.rows(self.grid.place(x2), slopes=False)
+        if not self.product:
+            values = self._pairs(left, right, diag=diag)[..., 0]
+            return values.squeeze(-1) if diag else values
+        amplitude, *factors = self.parts
+        total = amplitude[..., None] if diag else amplitude[..., None, None]
+        for a, K, b in zip(left.squeeze(-2), factors, right.squeeze(-2), strict=True):
             half, b = a[..., : K.shape[-1]] @ K, b[..., : K.shape[-1]]
-            parts.append((half * b).sum(-1) if diag else half @ b.mT)
-        amplitude = self.amplitude.squeeze(-1) if diag else self.amplitude
-        return amplitude * math.prod(parts[1:], start=parts[0])
-
-
-class TabulatedKernel(GridKernel):
-    """That of any stationary kernel, for o outputs.
-
-    Args:
-        grid: The nodes.
-        table: The `tabulated` kernel, ``o x prod(2 g_k - 1)``.
-    """
-
-    table: Tensor
-
-    def __init__(self, grid: Grid, table: Tensor) -> None:
-        one = len(table) == 1
-        super().__init__(batch_shape=Size([] if one else [len(table)]))
-        self.grid = grid
-        self.register_buffer("table", table[0] if one else table)
-        sizes, device = grid.sizes, table.device
-        least, widths = [g - REACH for g in sizes], [2 * REACH - 1] * grid.dim
-        self._strides = strides(sizes).to(device)
-        self._near = differences_within(least, widths, sizes).to(device)
-        i = torch.arange(REACH, device=device)
-        difference = (i.unsqueeze(-1) - i + REACH - 1).flatten()
-        self._same_difference = F.one_hot(difference, 2 * REACH - 1).to(table)
-
-    def rows(self, places: Tensor, *, slopes: bool) -> tuple[Tensor, Tensor]:
-        """Rows in each dimension, from `Grid.cubics`."""
-        return self.grid.cubics(places, slopes=slopes)
-
-    def sloped(self, rows: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor]) -> Tensor:
-        """As in `GridKernel`."""
-        return self._pairs(rows, others, diag=False).mT
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Values at points ``batch x (1 x) q x d``."""
-        left = self.rows(self.grid.place(x1), slopes=False)
-        right = left if x1 is x2 else self.rows(self.grid.place(x2), slopes=False)
-        values = self._pairs(left, right, diag=diag)[..., 0]
-        return values.squeeze(-1) if diag else values
+            total = total * ((half * b).sum(-1) if diag else half @ b.mT)
+        return total
 
     def _pairs(
         self, rows: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], *, diag: bool
@@ -295,12 +216,12 @@ class TabulatedKernel(GridKernel):
         start, weights = start.unsqueeze(-2), weights.unsqueeze(-4)
         other, right = other.unsqueeze(-2 - less), right.unsqueeze(-4 - less)
         products = (weights.unsqueeze(-1) * right[..., :1, None, :]).flatten(-2)
-        of_differences = outer(products @ self._same_difference)
+        of_differences, (table,) = outer(products @ self._same_difference), self.parts
         index = ((start - other) * self._strides).sum(-1, keepdim=True) + self._near
         if self.batch_shape:
-            output = torch.arange(len(self.table), device=index.device)
-            index = index + self.table.shape[-1] * output.reshape(-1, 1, 1, 1)
-        return (of_differences * self.table.take(index).unsqueeze(-2)).sum(-1)
+            output = torch.arange(len(table), device=index.device)
+            index = index + table.shape[-1] * output.reshape(-1, 1, 1, 1)
+        return (of_differences * table.take(index).unsqueeze(-2)).sum(-1)
 
 
 # -- roots ---------------------------------------------------------------------------------------
@@ -317,32 +238,9 @@ ROUNDING = 1e-14
 """Share of the largest eigenvalue below which the others are rounding errors."""
 
 
-class Root(ABC):
-    """A root ``F`` (``m x r``) of the prior covariance of one output's values at the nodes."""
-
-    grid: Grid
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Number of features ``r``."""
-
-    @abstractmethod
-    def under(self, stats: OutputStatistics) -> OutputStatistics:
-        """The statistics of the features, from those over the nodes, A by pairs of nodes."""
-
-    @abstractmethod
-    def whitened(self, L: Tensor) -> Tensor:
-        """``F L^-T`` for lower triangular L: ``m x r``."""
-
-    @abstractmethod
-    def gradients(self, Y: Tensor) -> list[Tensor]:
-        """Gradients of ``1/2 tr(Y F^-1 dK F^-T)`` in the tensors that the root was made from."""
-
-
 @dataclass(frozen=True)
-class CholeskyRoot(Root):
-    """The Cholesky factor of a kernel matrix ``R R'``.
+class CholeskyRoot:
+    """The Cholesky factor of a kernel matrix ``R R'``, as a root F (``m x r``).
 
     Attributes:
         grid: The nodes.
@@ -362,22 +260,27 @@ class CholeskyRoot(Root):
         """The number of nodes."""
         return len(self.R)
 
+    @property
+    def features(self) -> NodeFeatures:
+        """The functions interpolated from the columns."""
+        return NodeFeatures(self.grid, self.R)
+
     def under(self, stats: OutputStatistics) -> OutputStatistics:
-        """As in `Root`: O(m^3)."""
+        """The statistics of the features, from those over the nodes, A by pairs: O(m^3)."""
         return under_root(replace(stats, A=matrix_of(stats.A, self.grid.sizes)), self.R)
 
     def whitened(self, L: Tensor) -> Tensor:
-        """As in `Root`: O(m^3)."""
+        """``F L^-T`` for lower triangular L, ``m x r``: O(m^3)."""
         return torch.linalg.solve_triangular(L, self.R.mT, upper=False).mT
 
     def gradients(self, Y: Tensor) -> list[Tensor]:
-        """In the kernel matrix."""
+        """Gradients of ``1/2 tr(Y F^-1 dK F^-T)``: in the kernel matrix."""
         return [root_gradient(self.R, Y)]
 
 
 @dataclass(frozen=True)
-class Eigenbasis(Root):
-    """Eigenvectors of a product kernel on the nodes.
+class Eigenbasis:
+    """Eigenvectors of a product kernel on the nodes, as a root F (``m x r``).
 
     Attributes:
         grid: The nodes.
@@ -458,15 +361,16 @@ class Eigenbasis(Root):
         return len(self.index)
 
     @property
-    def tables(self) -> Tensor:
-        """Values at the nodes of each feature's factor in each dimension: ``d x max(n_k) x r``."""
+    def features(self) -> ProductFeatures:
+        """The functions interpolated from the eigenvectors."""
         most = max(self.grid.sizes)
         own = [V[:, i] for V, i in zip(self.vectors, self.index.unbind(-1), strict=True)]
         own[0] = own[0] * self.amplitude.sqrt()
-        return torch.stack([F.pad(V, (0, 0, 0, most - len(V))) for V in own])
+        tables = torch.stack([F.pad(V, (0, 0, 0, most - len(V))) for V in own])
+        return ProductFeatures(self.grid, tables)
 
     def under(self, stats: OutputStatistics) -> OutputStatistics:
-        """As in `Root`."""
+        """The statistics of the features, from those over the nodes, A by pairs."""
         b, w1 = self.of_nodes(torch.stack([stats.b, stats.w1], -1)).unbind(-1)
         return replace(stats, A=self.gram(stats.A), b=b, w1=w1)
 
@@ -499,7 +403,7 @@ class Eigenbasis(Root):
         return box.unflatten(0, self._shape)[tuple(self.index.T)] * self.amplitude.sqrt()
 
     def whitened(self, L: Tensor) -> Tensor:
-        """As in `Root`: O(r^3 + m P r)."""
+        """``F L^-T`` for lower triangular L, ``m x r``: O(r^3 + m P r)."""
         eye = torch.eye(self.size, dtype=L.dtype, device=L.device)
         box = L.new_zeros(*self._shape, self.size)
         box[tuple(self.index.T)] = torch.linalg.solve_triangular(L, eye, upper=False).mT
@@ -511,7 +415,8 @@ class Eigenbasis(Root):
         return tuple(len(D) for D in self.values)
 
     def gradients(self, Y: Tensor) -> list[Tensor]:
-        """In the amplitude and in each factor, with the choice of eigenvectors fixed (MATHS 2.4).
+        """Gradients of ``1/2 tr(Y F^-1 dK F^-T)``: in the amplitude and in each factor, with the
+        choice of eigenvectors fixed (MATHS 2.4).
 
         The factors' are ``1/2 U D^-1/2 T_k D^-1/2 U'``, where ``T_k`` is Y summed over pairs of
         multi-indices that agree in the other dimensions.
@@ -539,3 +444,20 @@ def _pair_number(i: Tensor, j: Tensor) -> Tensor:
     """Number of a pair of columns in `column_pairs`."""
     high = torch.maximum(i, j)
     return high * (high + 1) // 2 + torch.minimum(i, j)
+
+
+Root = CholeskyRoot | Eigenbasis
+"""A root of the prior covariance of one output's values at the nodes."""
+
+
+def whole_roots(grid: Grid, parts: Sequence[Tensor]) -> list[Root]:
+    """Roots of every output's kernel, from which nothing is left out; as from `kernel_parts`."""
+    if len(parts) == 1:
+        return [CholeskyRoot.of(grid, K) for K in grid.spread(parts[0])]
+    return [Eigenbasis.of(grid, amplitude, own) for amplitude, *own in zip(*parts, strict=True)]
+
+
+def features_of(roots: Sequence[Root]) -> GridFeatures:
+    """The features of several outputs' roots, side by side."""
+    features: list[GridFeatures] = [root.features for root in roots]
+    return replace(features[0], values=torch.cat([each.values for each in features], -1))

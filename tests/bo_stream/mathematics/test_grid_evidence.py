@@ -219,8 +219,7 @@ def test_the_share_dropped_is_that_of_the_prior_variance_at_the_nodes() -> None:
     assert less.size < whole.size
 
     def lost(Z: Any) -> Any:
-        bases = (ProductFeatures(grid, basis.tables) for basis in (whole, less))
-        more, fewer = (features.features(Z).square().sum(-1) for features in bases)
+        more, fewer = (basis.features.features(Z).square().sum(-1) for basis in (whole, less))
         return more - fewer
 
     assert (lost(points(200, 2, 9)) > -1e-12).all()
@@ -248,9 +247,6 @@ def test_statistics_under_an_eigenbasis(d: int) -> None:
 
 
 def test_what_large_grids_refuse() -> None:
-    own = Stream(kernel("Matern", 2), (101, 100))
-    with pytest.raises(UnsupportedError, match="product"):
-        own.evidence()
     own = Stream(kernel("RBF", 3), (17, 17, 17))
     own.kernel.base_kernel.lengthscale = 0.02  # type: ignore[union-attr]
     assert _roots(own.state, own.prior, own.n) is None
