@@ -107,10 +107,10 @@ def _feasible(
     observed = domain.snapped(domain.clipped(observed))  # what rounding has moved
     inside = domain.holds(observed)
     near = observed[inside]
-    fitted = torch.from_numpy(process.fitted)[: len(observed)][inside]
+    values = torch.from_numpy(process.values)[: len(observed)][inside]
     if not bool(inside.all()) and len(near):
-        acquisition.best_f_latent = float(fitted.max())
-    good = near[fitted.argsort(descending=True)[:CENTRES]]
+        acquisition.best_f_latent = float(values.max())
+    good = near[values.argsort(descending=True)[:CENTRES]]
     shares = round(CENTRES * TO_INCUMBENT / (1.0 - TO_INCUMBENT))
     near = torch.cat([good, good[:1].expand(min(shares, len(good) * shares), -1)])
     ends = model.transformed(domain.bounds)
@@ -162,9 +162,9 @@ def _about_the_best(
     process: LatentProcess, low: Array, high: Array, scales: Array, rng: np.random.Generator
 ) -> Array:
     """Steps from the incumbent and from the points of the highest means, in some coordinates."""
-    d, good = len(low), process.fitted.argsort()[-CENTRES:]
+    d, good = len(low), process.values.argsort()[-CENTRES:]
     centres = rng.choice(good, LOCAL)
-    centres[rng.random(LOCAL) < TO_INCUMBENT] = process.incumbent
+    centres[rng.random(LOCAL) < TO_INCUMBENT] = process.values.argmax()
     steps = rng.standard_normal((LOCAL, d)) * 10.0 ** rng.uniform(*RADII, (LOCAL, 1))
     moved = rng.random((LOCAL, d)) < max(0.4, 2.0 / d)
     moved[np.arange(LOCAL), rng.integers(d, size=LOCAL)] |= ~moved.any(1)

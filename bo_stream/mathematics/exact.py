@@ -350,9 +350,7 @@ class LatentProcess:
         variance: Prior variance.
         weights: ``C^-1 (w - mean)``, ``n``, with ``C`` the correlations plus relative noise.
         L: Cholesky factor of ``C``, ``n x n``.
-        fitted: Posterior mean at the observed points, ``n``.
-        best: The largest value: of the targets without noise, else of ``fitted``.
-        incumbent: Row of the best point in ``X``.
+        values: At the observed points, ``n``: the targets without noise, else the posterior mean.
         cat_dims: Indices of categories, along which there are no slopes.
     """
 
@@ -362,9 +360,7 @@ class LatentProcess:
     variance: float
     weights: Array
     L: Array
-    fitted: Array
-    best: float
-    incumbent: int
+    values: Array
     cat_dims: tuple[int, ...] = ()
 
     @classmethod
@@ -389,17 +385,19 @@ class LatentProcess:
             lengthscales: ``d``.
             mean: Prior mean.
             variance: Prior variance.
-            exact: Whether the best target counts as the best value.
+            exact: Whether the targets are the values that proposals improve on.
             cat_dims: Indices of categories.
         """
         R = correlations(X, lengthscales, cat_dims)
         L, _ = factored(R, noise)
         weights = dpotrs(L, w - mean, lower=1)[0]
-        fitted = mean + R @ weights
-        values = w if exact else fitted
-        at = int(np.argmax(values))
-        about = weights, L, fitted, float(values[at]), at, cat_dims
-        return cls(X, lengthscales, mean, variance, *about)
+        values = w if exact else mean + R @ weights
+        return cls(X, lengthscales, mean, variance, weights, L, values, cat_dims)
+
+    @property
+    def best(self) -> float:
+        """The largest of the values."""
+        return float(self.values.max())
 
     def joint(self, x: Array) -> tuple[Array, Array]:
         """Means ``p`` and covariances ``p x p``: O(p n^2)."""
@@ -437,22 +435,15 @@ class LatentProcess:
         if not len(x):
             return self
         k, _ = self._correlations(x)
-        n, q, values = len(self.X), len(x), self.mean + k @ self.weights
+        n, q, means = len(self.X), len(x), self.mean + k @ self.weights
         below = self._whitened(k)
         L = np.zeros((n + q, n + q), order="F")
         L[:n, :n], L[n:, :n] = self.L, below
         corner = correlations(x, self.lengthscales, self.cat_dims) - below @ below.T
         L[n:, n:], _ = factored(corner, noise)
-        better = values.max() > self.best
-        return replace(
-            self,
-            X=np.vstack([self.X, x]),
-            weights=np.concatenate([self.weights, np.zeros(q)]),
-            L=L,
-            fitted=np.concatenate([self.fitted, values]),
-            best=max(self.best, float(values.max())),
-            incumbent=n + int(np.argmax(values)) if better else self.incumbent,
-        )
+        weights = np.concatenate([self.weights, np.zeros(q)])
+        values = np.concatenate([self.values, means])
+        return replace(self, X=np.vstack([self.X, x]), weights=weights, L=L, values=values)
 
     def distance(self, x: Array) -> float:
         """Scaled distance of a point ``d`` to the nearest point observed."""

@@ -6,20 +6,27 @@ compared with it. Fantasies come from the shared conditioned posterior.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Unpack, cast
 
 import torch
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
+from bo_stream.base import checks
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.evidence import log_evidence
-from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
+from bo_stream.mathematics.kernels import CategoricalMatern, cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process, warn_if_missed
 from bo_stream.mathematics.rows import Rows
 
-__all__ = ["ExactGP"]
+__all__ = ["ExactGP", "MaternGP"]
 
 
 class ExactGP(StreamingGP):
@@ -101,3 +108,109 @@ class ExactGP(StreamingGP):
         L, _ = self._factor(rows, REPAIR)
         known = None if profile_mean and len(rows) else self._prior_mean()
         return log_evidence(L, rows.Y, known)
+
+
+class MaternGP(ExactGP):
+    """An exact GP of one output with its own kernel, mean and noise, the base of `WarpedGP` and
+    `TrustRegionGP`.
+
+    Args:
+        train_X: ``n x d`` raw inputs.
+        train_Y: ``n x 1`` raw outcomes.
+        train_Yvar: ``n x 1`` raw noise variances, or None.
+        common: Options of every family.
+        noise: ``"learned"``, or ``"none"`` for evaluations that are exact.
+        noise_model: The likelihood, without ``train_Yvar``.
+        cat_dims: Indices of inputs that are categories.
+        start: First lengthscales and variance, if not gpytorch's.
+
+    Raises:
+        InputError: for unknown options.
+        UnsupportedError: for other modules.
+    """
+
+    conditions_up_to = 0  # new data may move the targets of all
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None,
+        common: CommonOptions,
+        *,
+        noise: str = "learned",
+        noise_model: GaussianLikelihood | None = None,
+        cat_dims: Sequence[int] = (),
+        start: float | None = None,
+    ) -> None:
+        if noise not in ("learned", "none"):
+            raise InputError("noise one of learned, none", repr(noise), "Choose one.")
+        dim, _ = checks.sizes_of(train_X, train_Y, train_Yvar)
+        if not set(cat_dims) <= set(range(dim)):
+            raise InputError(f"cat_dims from 0 to {dim - 1}", f"{cat_dims}", "Correct them.")
+        fixed = ["covar_module", "mean_module"] + ["likelihood"] * (train_Yvar is None)
+        foreign = [name for name in fixed if common.get(name) is not None]
+        if foreign:
+            raise UnsupportedError(
+                f"a {type(self).__name__} with its own kernel, mean and noise",
+                ", ".join(foreign),
+                "Leave them out, or use ExactGP, which takes others.",
+            )
+        kind = partial(CategoricalMatern, cat_dims) if cat_dims else partial(MaternKernel, 2.5)
+        kernel = ScaleKernel(kind(ard_num_dims=dim))
+        if start is not None:
+            kernel.base_kernel.lengthscale, kernel.outputscale = start, start
+        common = {**common, "covar_module": kernel}
+        if train_Yvar is None:
+            common["likelihood"] = noise_model
+        StreamingGP.__init__(self, train_X, train_Y, train_Yvar, **common)
+        self.noise, self.cat_dims = noise, tuple(cat_dims)
+        self._num_free = self._count_free()
+
+    def _count_free(self) -> int:
+        return sum(p.requires_grad for p in self.parameters())
+
+    @property
+    def _fits_in_closed_form(self) -> bool:
+        """Whether the noise is not known, and no hyperparameter was frozen."""
+        return self.noise_mode == "learned" and self._count_free() == self._num_free
+
+    def _values(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Lengthscales ``d``, variance, and the noise scale over it: float64, differentiable."""
+        kernel = cast(ScaleKernel, self.covar_module)
+        lengthscales = cast(Tensor, kernel.base_kernel.lengthscale).double().reshape(-1)
+        variance = cast(Tensor, kernel.outputscale).double()
+        return lengthscales, variance, self._noise_scale()[0] / variance
+
+    def _set_values(self, lengthscales: Any, variance: float, ratio: float, mean: float) -> None:
+        """Set the hyperparameters, the noise as a multiple of the variance; undone if the change
+        in progress fails.
+        """
+        self._lock.restores(self.parameters())
+        kernel, noise_model = cast(Any, self.covar_module), cast(Any, self.likelihood).noise_covar
+        for module, name, value in (
+            (kernel.base_kernel, "raw_lengthscale", lengthscales),
+            (kernel, "raw_outputscale", variance),
+            (noise_model, "raw_noise", variance * ratio),
+        ):
+            raw, constraint = getattr(module, name), getattr(module, f"{name}_constraint")
+            value = torch.as_tensor(value, dtype=torch.float64)
+            raw.data.copy_(constraint.inverse_transform(value).expand(raw.shape))
+        self._set_prior_mean(self._like.new_tensor([mean]))
+
+    @abstractmethod
+    def _log_own_prior(self) -> Tensor:
+        """Log density of the family's priors, up to a constant, 0-dim, differentiable."""
+
+    def _evidence(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """The log evidence, and with ``profile_mean`` its optimal mean: O(n^3)."""
+        return super()._objective(profile_mean)
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """Log evidence plus the family's own log priors: O(n^3)."""
+        value, mean = self._evidence(profile_mean)
+        return value + self._log_own_prior(), mean
+
+    def log_evidence(self) -> Tensor:
+        """The log evidence, without priors: 0-dim, differentiable."""
+        return self._evidence(profile_mean=False)[0]

@@ -36,7 +36,7 @@ from bo_stream.mathematics.exact import (
 )
 from bo_stream.mathematics.region import Evaluations, Geometry, TrustRegion, TrustRegionState
 from bo_stream.mathematics.rows import Rows
-from bo_stream.surrogates.matern_gp import MaternGP
+from bo_stream.surrogates.exact import MaternGP
 
 __all__ = ["TrustRegionGP"]
 

@@ -29,7 +29,7 @@ from bo_stream.mathematics.exact import LatentProcess
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.warp import FLOOR, OutcomeWarp
-from bo_stream.surrogates.matern_gp import MaternGP
+from bo_stream.surrogates.exact import MaternGP
 
 __all__ = ["WarpedGP"]
 

@@ -1,12 +1,23 @@
 """Proposals of a trust region: where they are, and that they find optima."""
 
+import math
+
 import pytest
 import torch
+from gpytorch.kernels import MaternKernel
 
 from acquisitions import TrustRegionSampling, TrustRegionSearch
+from acquisitions.trust_region import (
+    RegionDraws,
+    candidates,
+    distinct_winners,
+    refined,
+    worth_refining,
+)
 from bo_stream import ExactGP, TrustRegionGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.region_draws import RegionDraws, candidates, distinct_winners
+from bo_stream.mathematics.exact import correlations, solved
+from bo_stream.mathematics.region import Geometry
 
 D = 10
 BOUNDS = torch.tensor([[10.0], [30.0]], dtype=torch.float64).expand(2, D)
@@ -42,8 +53,8 @@ def test_a_design_comes_first():
     assert not torch.equal(X, TrustRegionSampling(model).propose(64))
 
 
-@pytest.mark.parametrize(("noise", "refined"), [(0.1, False), (1e-3, True)])
-def test_samples_are_refined_where_there_is_little_noise(noise, refined):
+@pytest.mark.parametrize(("noise", "better"), [(0.1, False), (1e-3, True)])
+def test_samples_are_refined_where_there_is_little_noise(noise, better):
     """Otherwise a sample's best candidate is taken as it is."""
     model = made(60)
     model.fit()
@@ -56,7 +67,7 @@ def test_samples_are_refined_where_there_is_little_noise(noise, refined):
     given = window.Y, window.X - region.centre, model.geometry.lengthscales
     values = RegionDraws.of(model.factor(), *given, 20).at(steps)
     best = model.raw(region.centre + steps[distinct_winners(values, 20)])
-    assert ((best - X).abs().amax(-1) > 0.0).float().mean() == refined
+    assert ((best - X).abs().amax(-1) > 0.0).float().mean() == better
 
 
 def test_an_optimum_among_many():
@@ -74,3 +85,76 @@ def test_other_surrogates_are_refused():
     X = torch.rand(5, 2, dtype=torch.float64)
     with pytest.raises(UnsupportedError, match="TrustRegionGP"):
         TrustRegionSampling(ExactGP(X, X[:, :1], input_transform=None))
+
+
+BOX = torch.tensor([[0.0, -1.0, 2.0], [1.0, 1.0, 5.0]], dtype=torch.float64)
+LENGTHS = torch.tensor([0.3, 1.4, 0.9], dtype=torch.float64)
+
+
+def rows(n, seed=0):
+    """Points in a box of three inputs, and outcomes."""
+    g = torch.Generator().manual_seed(seed)
+    X = BOX[0] + (BOX[1] - BOX[0]) * torch.rand(n, 3, generator=g, dtype=torch.float64)
+    return X, (3.0 * X).sin().sum(-1) + 0.1 * torch.randn(n, generator=g, dtype=torch.float64)
+
+
+def dense(X, Z):
+    """Matern-5/2 by gpytorch."""
+    kernel = MaternKernel(nu=2.5, ard_num_dims=3).double()
+    kernel.lengthscale = LENGTHS
+    return kernel(X, Z).to_dense().detach()
+
+
+def factored(X, Y, ratios):
+    """The window's factor, mean and amplitude."""
+    R = correlations((X - X.mean(0)).numpy(), LENGTHS.numpy())
+    return solved(R, ratios.numpy(), Y.numpy(), k=0.0)
+
+
+def test_draws_have_the_posterior():
+    """Mean and covariance of many samples against the dense posterior."""
+    torch.manual_seed(0)
+    (Z, Y), centre = rows(40), BOX.mean(0)
+    ratios = torch.full((40,), 0.5, dtype=torch.float64)
+    factor = factored(Z, Y, ratios)
+    X, _ = rows(6, seed=3)
+    given = factor, Y, Z - centre, LENGTHS
+    draws = [RegionDraws.of(*given, 500).at(X - centre) for _ in range(8)]
+    f = torch.cat(draws, -1).double()
+    C, cross = dense(Z, Z) + ratios.diag(), dense(X, Z)
+    mean = cross @ C.inverse() @ (Y - factor.mean) / factor.variance**0.5
+    cov = dense(X, X) - cross @ C.inverse() @ cross.mT
+    assert torch.allclose(f.mean(-1), mean, atol=0.05)
+    assert torch.allclose(f.cov(), cov, atol=0.05)
+
+
+def test_candidates_and_winners():
+    torch.manual_seed(0)
+    geometry, centre = Geometry.of(BOX, LENGTHS), torch.tensor([0.95, 0.0, 3.0]).double()
+    volume = (geometry.shape / (BOX[1] - BOX[0])).prod()
+    assert math.isclose(float(volume), 1.0, rel_tol=1e-12)
+    steps = candidates(centre, geometry, 0.5, 500)
+    assert (steps.abs() <= 0.25 * geometry.shape).all() and ((steps != 0).any(-1)).all()
+    inside = (centre + steps >= BOX[0]) & (centre + steps <= BOX[1])
+    assert inside.all() and (steps == 0).any()
+    values = torch.tensor([[3.0, 3.0, 1.0], [2.0, 2.0, 3.0], [1.0, 0.0, 4.0]])
+    assert distinct_winners(values, 3) == [0, 1, 2]
+
+
+def test_refined_steps():
+    """Every sample at its own steps, which improve it and stay in the region and the box."""
+    torch.manual_seed(0)
+    (Z, Y), centre = rows(40), torch.tensor([0.95, 0.0, 3.0]).double()
+    factor = factored(Z, Y, torch.full((40,), 1e-3).double())
+    draws = RegionDraws.of(factor, Y, Z - centre, LENGTHS, 30)
+    geometry = Geometry.of(BOX, LENGTHS)
+    steps = candidates(centre, geometry, 0.5, 30)
+    own = draws.each_at(steps.view(30, 1, 3).expand(-1, 20, -1))
+    before = draws.at(steps).diagonal()
+    assert torch.allclose(own, before.unsqueeze(-1).expand(-1, 20), atol=1e-5)
+    assert worth_refining(factor, 30) and not worth_refining(factor, 31)
+    after = refined(draws, steps, before, centre, geometry, 0.5)
+    gains = draws.at(after).diagonal() - before
+    assert (gains > -1e-5).all() and (gains > 1e-3).float().mean() > 0.9
+    assert (after.abs() <= 0.25 * geometry.shape + 1e-12).all()
+    assert (centre + after >= BOX[0] - 1e-12).all() and (centre + after <= BOX[1] + 1e-12).all()

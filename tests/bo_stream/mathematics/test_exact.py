@@ -142,7 +142,7 @@ def test_believing_is_observing_the_mean() -> None:
     every, w = np.vstack([X, new]), np.concatenate([Y, latent.at(new)[0]])
     observed = LatentProcess.of(every, w, 0.01, scales, 0.3, 2.0, exact=False)
     assert np.allclose(believed.at(Z), observed.at(Z), rtol=1e-8)
-    assert believed.fitted == pytest.approx(observed.fitted, rel=1e-8)
+    assert believed.values == pytest.approx(observed.values, rel=1e-8)
     assert believed.best == pytest.approx(observed.best)
     assert latent.believing(new[:0]) is latent
 

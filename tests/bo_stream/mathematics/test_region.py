@@ -4,10 +4,8 @@ import math
 from dataclasses import replace
 
 import torch
-from gpytorch.kernels import MaternKernel
 
 from bo_stream.mathematics import region as regions
-from bo_stream.mathematics.exact import correlations, solved
 from bo_stream.mathematics.region import (
     WINDOW,
     Evaluations,
@@ -15,13 +13,6 @@ from bo_stream.mathematics.region import (
     TrustRegion,
     TrustRegionState,
     window_of,
-)
-from bo_stream.mathematics.region_draws import (
-    RegionDraws,
-    candidates,
-    distinct_winners,
-    refined,
-    worth_refining,
 )
 
 BOX = torch.tensor([[0.0, -1.0, 2.0], [1.0, 1.0, 5.0]], dtype=torch.float64)
@@ -33,68 +24,6 @@ def rows(n, seed=0, d=3):
     X = BOX[0] + (BOX[1] - BOX[0]) * torch.rand(n, d, generator=g, dtype=torch.float64)
     Y = (3.0 * X).sin().sum(-1) + 0.1 * torch.randn(n, generator=g, dtype=torch.float64)
     return Evaluations(X, Y, torch.ones_like(Y))
-
-
-def dense(X, Z):
-    """Matern-5/2 by gpytorch."""
-    kernel = MaternKernel(nu=2.5, ard_num_dims=3).double()
-    kernel.lengthscale = LENGTHS
-    return kernel(X, Z).to_dense().detach()
-
-
-def factored(data, ratios):
-    """The window's factor, mean and amplitude."""
-    X = (data.X - data.X.mean(0)).numpy()
-    return solved(correlations(X, LENGTHS.numpy()), ratios.numpy(), data.Y.numpy(), k=0.0)
-
-
-def test_draws_have_the_posterior():
-    """Mean and covariance of many samples against the dense posterior."""
-    torch.manual_seed(0)
-    data, centre = rows(40), BOX.mean(0)
-    ratios = torch.full((40,), 0.5, dtype=torch.float64)
-    factor = factored(data, ratios)
-    X = rows(6, seed=3).X
-    given = factor, data.Y, data.X - centre, LENGTHS
-    draws = [RegionDraws.of(*given, 500).at(X - centre) for _ in range(8)]
-    f = torch.cat(draws, -1).double()
-    C, cross = dense(data.X, data.X) + ratios.diag(), dense(X, data.X)
-    mean = cross @ C.inverse() @ (data.Y - factor.mean) / factor.variance**0.5
-    cov = dense(X, X) - cross @ C.inverse() @ cross.mT
-    assert torch.allclose(f.mean(-1), mean, atol=0.05)
-    assert torch.allclose(f.cov(), cov, atol=0.05)
-
-
-def test_candidates_and_winners():
-    torch.manual_seed(0)
-    geometry, centre = Geometry.of(BOX, LENGTHS), torch.tensor([0.95, 0.0, 3.0]).double()
-    volume = (geometry.shape / (BOX[1] - BOX[0])).prod()
-    assert math.isclose(float(volume), 1.0, rel_tol=1e-12)
-    steps = candidates(centre, geometry, 0.5, 500)
-    assert (steps.abs() <= 0.25 * geometry.shape).all() and ((steps != 0).any(-1)).all()
-    inside = (centre + steps >= BOX[0]) & (centre + steps <= BOX[1])
-    assert inside.all() and (steps == 0).any()
-    values = torch.tensor([[3.0, 3.0, 1.0], [2.0, 2.0, 3.0], [1.0, 0.0, 4.0]])
-    assert distinct_winners(values, 3) == [0, 1, 2]
-
-
-def test_refined_steps():
-    """Every sample at its own steps, which improve it and stay in the region and the box."""
-    torch.manual_seed(0)
-    data, centre = rows(40), torch.tensor([0.95, 0.0, 3.0]).double()
-    factor = factored(data, torch.full((40,), 1e-3).double())
-    draws = RegionDraws.of(factor, data.Y, data.X - centre, LENGTHS, 30)
-    geometry = Geometry.of(BOX, LENGTHS)
-    steps = candidates(centre, geometry, 0.5, 30)
-    own = draws.each_at(steps.view(30, 1, 3).expand(-1, 20, -1))
-    before = draws.at(steps).diagonal()
-    assert torch.allclose(own, before.unsqueeze(-1).expand(-1, 20), atol=1e-5)
-    assert worth_refining(factor, 30) and not worth_refining(factor, 31)
-    after = refined(draws, steps, before, centre, geometry, 0.5)
-    gains = draws.at(after).diagonal() - before
-    assert (gains > -1e-5).all() and (gains > 1e-3).float().mean() > 0.9
-    assert (after.abs() <= 0.25 * geometry.shape + 1e-12).all()
-    assert (centre + after >= BOX[0] - 1e-12).all() and (centre + after <= BOX[1] + 1e-12).all()
 
 
 def test_the_window():
