@@ -69,7 +69,7 @@ _HOMES = {
 }
 """The module that each name comes from."""
 
-_ROOMS = ("actions", "campaign", "errors", "growth", "likelihoods", "simulation")
+_ROOMS = ("actions", "campaign", "errors", "growth", "likelihoods")
 """Subpackages with public names of their own."""
 
 if not TYPE_CHECKING:  # otherwise a type checker would accept any name

@@ -23,10 +23,10 @@ from torch import Tensor
 
 from bo_stream import ExactGP
 from bo_stream.scores import inverse_distance, score
-from bo_stream.simulation import FitPolicy, PoolConfig
-from bo_stream.simulation.pool_config import Split
 from experiments.active_learning.campaigns import load_cells, name_of, with_kernel
 from experiments.common.command import BadParameter, argument, command, start
+from experiments.common.loops import FitPolicy, PoolConfig
+from experiments.common.loops.pool_config import Split
 from experiments.common.progress import Progress, say
 from problems.errors import BadData, ProblemDataError
 from problems.malaria import Malaria

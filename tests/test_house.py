@@ -129,7 +129,6 @@ ROOMS: dict[str, set[str]] = {
     "campaign": {"base", "surrogates", "scores", "likelihoods"},
     "campaign.storage": {"campaign"},
     "campaign.evaluation": {"campaign"},
-    "simulation": {"base", "surrogates", "scores", "campaign"},
     "cli.reports": {"campaign", "scores", "base"},
     "cli": {"campaign", "base", "surrogates"},
     "__main__": {"cli"},
@@ -173,7 +172,7 @@ def test_the_library_imports_neither_studies_nor_acquisitions() -> None:
         tops = {i.split(".")[0] for i in there}
         if top in ("bo_stream", "problems"):
             assert "experiments" not in tops, name
-            named = room(name).split(".")[0] in ("campaign", "simulation", "cli")
+            named = room(name).split(".")[0] in ("campaign", "cli")
             lazily = named and "acquisitions" not in at_once(MODULES[name])
             assert lazily or room(name) == "testing" or "acquisitions" not in tops, name
         if top == "problems":

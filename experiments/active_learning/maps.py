@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 
 from bo_stream.scores import marginals
-from bo_stream.simulation import PoolLoop
+from experiments.common.loops import PoolLoop
 from experiments.common.plots import in_words, save
 from problems.malaria import Malaria
 

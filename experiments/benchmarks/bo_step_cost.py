@@ -26,11 +26,11 @@ from torch import Tensor
 
 from acquisitions import build
 from bo_stream import FitReport, surrogate
-from bo_stream.simulation import BOLoop, LoopConfig
 from experiments.benchmarks.benchmark import Tables, benchmark
 from experiments.benchmarks.timing import Clock, cholesky, clock_on, loop_clock, seconds
 from experiments.common.command import start
 from experiments.common.kernels import RAW
+from experiments.common.loops import BOLoop, LoopConfig
 from experiments.common.progress import Progress, say
 from problems import SyntheticProblem, synthetic
 

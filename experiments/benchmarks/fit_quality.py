@@ -18,11 +18,11 @@ from botorch.optim.fit import fit_gpytorch_mll_scipy
 from acquisitions import build
 from bo_stream import WISKI, FitReport
 from bo_stream.scores import paired_bootstrap
-from bo_stream.simulation import BOLoop, LoopConfig
 from experiments.benchmarks.benchmark import Tables, benchmark
 from experiments.benchmarks.bo_step_cost import task
 from experiments.benchmarks.timing import loop_clock
 from experiments.common.command import start
+from experiments.common.loops import BOLoop, LoopConfig
 from experiments.common.progress import Progress, say
 
 LIMIT = 0.2

@@ -19,9 +19,9 @@ import typer
 
 from bo_stream.cli.reports.runs import describe  # what its page of the results calls a choice
 from bo_stream.errors import BoStreamError, InputError
-from bo_stream.simulation import FitPolicy
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import TAKES, BadParameter, begin, refuse_unknown
+from experiments.common.loops import FitPolicy
 from experiments.common.progress import say
 from experiments.common.sweep import Redo, sweep, table
 from problems.errors import BadData

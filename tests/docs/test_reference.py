@@ -19,7 +19,6 @@ MODULES = [
     "bo_stream.integrations.optuna",
     "bo_stream.likelihoods",
     "bo_stream.mathematics.linalg",
-    "bo_stream.simulation",
     "bo_stream.surrogates.registry",
     "bo_stream.errors",
     "bo_stream.scores",

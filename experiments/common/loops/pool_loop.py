@@ -26,8 +26,8 @@ from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError
 from bo_stream.scores import marginals, noise_variance, score
-from bo_stream.simulation.pool_config import PoolConfig, PoolData, Split
-from bo_stream.simulation.run import PARTS, SimulatedCampaign, SimulatedRun
+from experiments.common.loops.pool_config import PoolConfig, PoolData, Split
+from experiments.common.loops.run import PARTS, SimulatedCampaign, SimulatedRun
 
 __all__ = ["PoolLoop", "PoolConfig", "Policy"]
 

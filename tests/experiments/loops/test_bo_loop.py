@@ -14,8 +14,8 @@ from bo_stream import WISKI, surrogate
 from bo_stream.base.schedule import RefitSchedule
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, StateError
-from bo_stream.simulation.bo_loop import BOLoop, FitPolicy, LoopConfig
-from tests.bo_stream.simulation.small_runs import Bowl, ucb
+from experiments.common.loops.bo_loop import BOLoop, FitPolicy, LoopConfig
+from tests.experiments.loops.small_runs import Bowl, ucb
 
 PARTS = ["fit_seconds", "acquisition_seconds", "evaluation_seconds", "update_seconds"]
 

@@ -15,7 +15,7 @@ from bo_stream import surrogate
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.errors import InputError, StateError
 from bo_stream.scores import score
-from bo_stream.simulation.pool_loop import PoolConfig, PoolLoop
+from experiments.common.loops.pool_loop import PoolConfig, PoolLoop
 from problems import load_malaria
 
 FIT = FitPolicy(every_step_until=2, then_every=2, max_evals=5, first_max_evals=5)

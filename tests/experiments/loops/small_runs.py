@@ -9,7 +9,7 @@ from torch import Tensor
 
 from acquisitions import PoolPolicy
 from bo_stream import surrogate
-from bo_stream.simulation import BOLoop, FitPolicy, LoopConfig, PoolConfig, PoolLoop
+from experiments.common.loops import BOLoop, FitPolicy, LoopConfig, PoolConfig, PoolLoop
 
 SETTINGS = LoopConfig(
     steps=2,

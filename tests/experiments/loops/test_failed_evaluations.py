@@ -14,9 +14,9 @@ from torch import Tensor
 from acquisitions import build
 from bo_stream import surrogate
 from bo_stream.errors import DtypeError, InputError, ShapeError, StateError
-from bo_stream.simulation import BOLoop, LoopConfig
+from experiments.common.loops import BOLoop, LoopConfig
 from problems import load_malaria
-from tests.bo_stream.simulation.small_runs import SETTINGS, Bowl, loop, pool_loop
+from tests.experiments.loops.small_runs import SETTINGS, Bowl, loop, pool_loop
 
 
 def test_failed_evaluations_are_recorded_and_the_others_observed() -> None:

@@ -29,8 +29,8 @@ from bo_stream.campaign.records import Clock, Row, clock, environment, write_tab
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from bo_stream.campaign.space.feasible import FeasibleSet
-from bo_stream.simulation.bo_config import LoopConfig
-from bo_stream.simulation.run import PARTS, SimulatedCampaign, SimulatedRun
+from experiments.common.loops.bo_config import LoopConfig
+from experiments.common.loops.run import PARTS, SimulatedCampaign, SimulatedRun
 
 __all__ = ["COLUMNS", "BOLoop", "FitPolicy", "LoopConfig", "Problem", "regret"]
 

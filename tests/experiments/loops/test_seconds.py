@@ -10,7 +10,7 @@ from torch import Tensor
 from acquisitions import build
 from bo_stream import ExactGP
 from bo_stream.campaign.records import Row
-from bo_stream.simulation import BOLoop, LoopConfig, PoolConfig, PoolLoop
+from experiments.common.loops import BOLoop, LoopConfig, PoolConfig, PoolLoop
 from problems import load_malaria
 
 
