@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 import torch
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign import figures
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignOrigin
 from bo_stream.campaign.evaluation.runner import run_campaign
@@ -36,6 +37,9 @@ from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import BoStreamError, StateError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Campaign"]
 
@@ -294,3 +298,22 @@ class Campaign(CampaignResults):
         """
         run_campaign(self, objective, budget, executor, q, workers, timeout, seconds)
         return self.trials()
+
+    def plot(self, title: str | None = None, optimum: float | None = None) -> Figure:
+        """A picture of all outcomes and the best so far, or of the front of several objectives.
+
+        Args:
+            title: Label of the outcome.
+            optimum: The best possible outcome, if known.
+
+        Returns:
+            A figure of matplotlib, which notebooks show; see its ``savefig``.
+
+        Raises:
+            StateError: before the first outcome.
+            ImportError: without matplotlib.
+        """
+        if len(self._outcomes.goals) > 1:
+            return figures.front(self)
+        usual = self.settings.column if self.counts is None else self.counts.label
+        return figures.outcomes(self, title or usual, optimum)

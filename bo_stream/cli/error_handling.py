@@ -19,7 +19,7 @@ REFUSED, INTERRUPTED = 2, 130
 EXTRAS = {
     "rich": "cli",
     "matplotlib": "plots",
-    "plotly": "report",
+    "jinja2": "report",
     "sqlalchemy": "store",
     "psycopg": "postgres",
     "loky": "workers",

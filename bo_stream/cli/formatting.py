@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bo_stream.campaign.figures import goal, is_single, label
 from bo_stream.campaign.outcomes.winsorising import SPREADS
-from bo_stream.cli.reports.campaign_data import goal, is_single, label
 from bo_stream.errors import StateError
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A list in a configuration stands for several values, one after the other: ``dim = [3, 6]`` are two
 problems. A value that is itself a list is written as a list of one: ``weights = [[0.2, 0.8]]`` is
-one value. `bo-stream report FOLDER` makes a page of the results.
+one value. `python -m experiments.report FOLDER` makes a page of the results.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from typing import Any
 
 import typer
 
-from bo_stream.cli.reports.runs import describe  # what its page of the results calls a choice
+from bo_stream.cli.page import describe  # what its page of the results calls a choice
 from bo_stream.errors import BoStreamError, InputError
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import TAKES, BadParameter, begin, refuse_unknown

@@ -5,7 +5,8 @@ surrogate observes n points first; then one point observed, the posterior at som
 evaluation of a fit with its gradient and one acquisition step are timed, and so is one 1,000 x
 1,000 Cholesky factorisation in the same process, the unit c. Prints medians of repetitions in
 seconds and in c, and writes them with a picture for each number of inputs to the config's folder;
-`bo-stream report FOLDER` draws them too. With `--workers 1`, timings do not share the machine.
+`python -m experiments.report FOLDER` draws them too. With `--workers 1`, timings do not share the
+machine.
 """
 
 from experiments.common.command import CONFIGS, start

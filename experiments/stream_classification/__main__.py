@@ -6,7 +6,7 @@ each table in batches: in random order; one class after the other; and with the 
 from the first quarter of the stream, unknown until it turns up. It fits after an eighth and three
 eighths of the rows, and at the end. The exact GP sees all rows at once; it is gpytorch's, on the
 same transformed labels. Prints accuracies and log losses and writes them, with a table for each
-run, to the config's folder; `bo-stream report FOLDER` draws them.
+run, to the config's folder; `python -m experiments.report FOLDER` draws them.
 """
 
 from experiments.common.command import CONFIGS, start

@@ -1,8 +1,8 @@
 """Families along streams of labels, whose classes are not named beforehand, and an exact GP.
 
-Rows have the columns that ``bo-stream report`` draws: the seconds of absorbing a batch and of fits,
-accuracy and log loss at the test rows, and ``stream_accuracy``, that of all batches so far, each
-predicted before it was absorbed. There is no log loss before both classes were seen.
+Rows have the columns that ``python -m experiments.report`` draws: the seconds of absorbing a batch
+and of fits, accuracy and log loss at the test rows, and ``stream_accuracy``, that of all batches so
+far, each predicted before it was absorbed. There is no log loss before both classes were seen.
 """
 
 import math
@@ -222,7 +222,7 @@ def report(
     result.to_csv(folder / "accuracies.csv", index=False)
     say(f"\n{c['title']}: medians over seeds at the end\n")
     say(result.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
-    say(f"\nPictures: bo-stream report {folder}")
+    say(f"\nPictures: python -m experiments.report {folder}")
 
 
 def _best(model: DirichletClassifier, X: Tensor) -> Tensor:

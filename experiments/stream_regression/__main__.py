@@ -6,7 +6,7 @@ in random order, sorted by the first input, or in the order of the table; hyperp
 learned from the first rows and again whenever their number has doubled. Every batch is scored
 before it is absorbed, and rows that were held out are scored as the stream goes on. Prints medians
 over seeds at the end and differences by seed, and writes both, with a table for each run, to the
-config's folder; `bo-stream report FOLDER` draws them.
+config's folder; `python -m experiments.report FOLDER` draws them.
 """
 
 from experiments.common.command import CONFIGS, start

@@ -1,7 +1,7 @@
 """One method along one stream: every batch is scored before it is absorbed.
 
-Rows have the columns that ``bo-stream report`` draws. ``update_seconds`` is the time of absorbing a
-batch and bringing the posterior up to date, including refits by families that refit as they
+Rows have the columns that ``python -m experiments.report`` draws. ``update_seconds`` is the time of
+absorbing a batch and bringing the posterior up to date, with refits by families that refit as they
 observe. ``fit_seconds`` is the time of the fits that the configuration asks for, ``step_seconds``
 the sum of both, ``wallclock_seconds`` its running sum, and ``cpu_seconds`` that of the same in
 processor time, for a machine that does other things, too. ``predict_seconds`` is the time of

@@ -85,7 +85,7 @@ def report(c: dict[str, Any], done: Done, folder: Path) -> None:
     if len(pairs):
         say("\nDifferences from the best, by seed\n")
         say(pairs.to_string(index=False, float_format="{:.3f}".format, na_rep="-"))
-    say(f"\nPictures: bo-stream report {folder}")
+    say(f"\nPictures: python -m experiments.report {folder}")
 
 
 def ends(done: Done) -> pd.DataFrame:

@@ -15,7 +15,7 @@ HEAVY = (
     "pandas",
     "numpy",
     "matplotlib",
-    "plotly",
+    "jinja2",
     "sqlalchemy",
     "rich",
     "pydantic",

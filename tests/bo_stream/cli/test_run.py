@@ -75,7 +75,7 @@ def test_an_objective_that_raises_is_a_failed_trial(tmp_path: Path, bo, oven: Pa
     assert code == 0 and "0 told, 7 failed" in out
     assert "no power" in bo("trials", "oven.toml")[1]
     code, _, err = bo("plot", "oven.toml")
-    assert code == 2 and "no outcomes yet" in err
+    assert code == 2 and "Tell some" in err
 
 
 def test_settings_that_a_campaign_keeps_are_named(bo, oven: Path) -> None:

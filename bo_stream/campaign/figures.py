@@ -1,0 +1,328 @@
+"""Pictures of a campaign by matplotlib: outcomes, front, and what the surrogate predicts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pandas as pd
+
+from bo_stream.campaign.outcomes.named_outcomes import noise_column
+from bo_stream.campaign.space import Box, Pool, Space
+from bo_stream.campaign.space.inputs import Range
+from bo_stream.errors import InputError, StateError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from bo_stream.campaign.results import CampaignResults
+
+__all__ = [
+    "front",
+    "goal",
+    "in_unit",
+    "is_single",
+    "label",
+    "maps",
+    "outcomes",
+    "reference_trial",
+    "slices",
+]
+
+FULL = 0.25
+"""Fraction of a regular grid that places have to fill to be drawn as its cells."""
+FINE = 101
+"""Points along a slice."""
+GRID = 41
+"""Points along each side of the map of a box."""
+
+
+def label(space: Space, name: str) -> str:
+    """Name of an input with its unit."""
+    unit = space.units.get(name)
+    return f"{name} ({unit})" if unit else name
+
+
+def goal(campaign: CampaignResults) -> str:
+    """The goal, or goals by outcome, and the constraints."""
+    s = campaign.settings
+    goals = s.named.goals.items()
+    text = ", ".join(one if column == "y" else f"{one} {column}" for column, one in goals)
+    limits = [constraint for constraint in s.constraints if constraint]
+    return f"{text}, with {' and '.join(limits)}" if limits else text
+
+
+def is_single(campaign: CampaignResults) -> bool:
+    """Whether a campaign optimises one objective."""
+    return campaign.goal != "learn" and isinstance(campaign.goal, str)
+
+
+def in_unit(campaign: CampaignResults, frame: pd.DataFrame) -> pd.DataFrame:
+    """Trials or predictions in the unit of the outcome's label: a prevalence in percent.
+
+    The only objective is then in the column ``y``, whatever its name.
+    """
+    if campaign.counts is None:
+        column = campaign.settings.column
+        return frame.rename(columns={column: "y", noise_column(column): "yvar"})
+    shown = [name for name in ("y", "mean", "sd", "lower", "upper") if name in frame]
+    return frame.assign(**{name: campaign.counts.factor * frame[name] for name in shown})
+
+
+def reference_trial(campaign: CampaignResults) -> tuple[pd.Series[Any], str]:
+    """The trial that slices go through, in the unit of the label, and its description: the best
+    outcome so far, or the last one if there is no best.
+    """
+    told = _told(campaign)
+    if is_single(campaign) and campaign.settings.named.feasible(campaign.told()).any():
+        id, which = int(str(campaign.best().name)), "the best outcome so far"
+    else:
+        id, which = int(told.index[-1]), "the last outcome"
+    return cast("pd.Series[Any]", told.loc[id]), f"{which} (trial {id})"
+
+
+def outcomes(
+    campaign: CampaignResults, title: str = "outcome", optimum: float | None = None
+) -> Figure:
+    """The outcome of every trial, and the best so far.
+
+    Args:
+        campaign: A campaign with one outcome.
+        title: Label of the outcome.
+        optimum: The best possible outcome, if known.
+
+    Raises:
+        StateError: before the first outcome.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    told, trials = _told(campaign), campaign.trials()
+    figure, (ax,) = _panels(1)
+    ax.plot(told.index, told["y"], "o", markersize=4, color="tab:blue", label="outcome")
+    if "yvar" in told:
+        bars = told["yvar"] ** 0.5
+        ax.errorbar(told.index, told["y"], bars, fmt="none", color="tab:blue", alpha=0.5)
+    if campaign.goal != "learn":
+        best = _best_so_far(campaign, told)
+        ax.step(told.index, best, where="post", color="tab:red", label="best so far")
+    if optimum is not None:
+        factor = 1.0 if campaign.counts is None else campaign.counts.factor
+        ax.axhline(factor * optimum, color="black", linestyle="--", label="optimum")
+    for status, mark in (("failed", "x"), ("running", "|")):
+        ids = trials.index[trials["status"] == status]
+        if len(ids):
+            bottom = ax.get_xaxis_transform()  # heights are fractions of the panel
+            ax.plot(ids, [0.02] * len(ids), mark, color="black", transform=bottom, label=status)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set(xlabel="trial", ylabel=title)
+    ax.legend(fontsize=8)
+    return figure
+
+
+def front(campaign: CampaignResults) -> Figure:
+    """The first of several objectives against each of the others.
+
+    Raises:
+        StateError: before the first outcomes.
+    """
+    told, best = _told(campaign), campaign.front()
+    feasible = campaign.settings.named.feasible(told)
+    first, *others = campaign.settings.named.objectives
+    figure, panels = _panels(len(others))
+    for ax, other in zip(panels, others, strict=True):
+        good, bad = told[feasible], told[~feasible]
+        ax.plot(good[first], good[other], "o", markersize=4, color="tab:blue", label="outcomes")
+        if len(bad):
+            ax.plot(bad[first], bad[other], "x", color="grey", label="infeasible")
+        ax.plot(best[first], best[other], "o-", color="tab:red", label="front")
+        ax.set(xlabel=first, ylabel=other)
+    panels[0].legend(fontsize=8)
+    return figure
+
+
+def slices(campaign: CampaignResults, title: str = "outcome", most: int = 1000) -> Figure:
+    """The prediction along each input, with the other inputs at those of `reference_trial`.
+
+    Args:
+        campaign: A campaign with a surrogate.
+        title: Label of the outcome.
+        most: Maximum number of outcomes beside a slice, the last ones.
+    """
+    centre, _ = reference_trial(campaign)
+    names, latest = list(campaign.space.names), _told(campaign).tail(most)
+    figure, panels = _panels(len(names))
+    for ax, name in zip(panels, names, strict=True):
+        x = _along(campaign.space, name, FINE)
+        frame = pd.DataFrame({n: [centre[n]] * len(x) for n in names} | {name: x})
+        found = in_unit(campaign, campaign.predict(frame))
+        mean, sd = found["mean"], found["sd"]
+        low, high = found.get("lower", mean - 2.0 * sd), found.get("upper", mean + 2.0 * sd)
+        if isinstance(_kind(campaign.space, name), Range):
+            ax.plot(x, mean, color="tab:blue")
+            ax.fill_between(x, low, high, color="tab:blue", alpha=0.2, linewidth=0)
+        else:
+            bars = (mean - low, high - mean)
+            ax.errorbar(x, mean, bars, fmt="o", color="tab:blue", ecolor="lightblue")
+        ax.plot(latest[name], latest["y"], "o", markersize=3, color="grey", alpha=0.6)
+        ax.plot([centre[name]], [centre["y"]], "*", markersize=12, color="tab:red")
+        ax.set(xlabel=label(campaign.space, name), ylabel=title)
+        _scale(ax.set_xscale, campaign.space, name)
+    return figure
+
+
+def maps(
+    campaign: CampaignResults,
+    title: str = "outcome",
+    following: pd.DataFrame | None = None,
+    most: int | None = None,
+) -> Figure:
+    """Mean and standard deviation of the prediction over two numeric inputs.
+
+    The maps show the places that were measured, the best one, those of running trials, and those
+    of the next ones if they are given. Of counts they show the smooth surface.
+
+    Args:
+        campaign: A campaign over two numeric inputs, with a surrogate.
+        title: Label of the outcome.
+        following: The next trials.
+        most: Maximum number of places drawn of a pool; None for all.
+
+    Raises:
+        InputError: for other inputs.
+    """
+    space = campaign.space
+    if space.dim != 2 or space.categories:
+        raise InputError(
+            "two numeric inputs",
+            f"{space.dim} inputs: {', '.join(space.names)}",
+            "Use plot.",
+        )
+    places = _places(space)
+    every = 1 if most is None else -(-len(places) // most)
+    places = places.iloc[::every]
+    found = in_unit(campaign, campaign.predict(places))
+    x, y = space.names
+    of = "" if campaign.counts is None else ", smooth surface"
+    figure, panels = _panels(2)
+    trials = campaign.trials()
+    marks: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
+        "measured": (trials[trials["status"] == "told"], {"color": "black", "edgecolors": "white"}),
+        "running": (
+            trials[trials["status"] == "running"],
+            {"marker": "D", "facecolors": "none", "edgecolors": "red"},
+        ),
+    }
+    if is_single(campaign):
+        best = reference_trial(campaign)[0].to_frame().T
+        marks["best"] = (best, {"marker": "*", "s": 140, "color": "white", "edgecolors": "black"})
+    if following is not None:
+        marks["next"] = (following, {"marker": "D", "color": "tab:red", "edgecolors": "white"})
+    for ax, column, heading, colours in zip(
+        panels,
+        ("mean", "sd"),
+        (f"predicted mean{of}", "standard deviation of the prediction"),
+        ("viridis", "cividis"),
+        strict=True,
+    ):
+        drawn = _values(ax, places.to_numpy(), found[column].to_numpy(), colours)
+        figure.colorbar(drawn, ax=ax, shrink=0.85, label=title)
+        for word, (part, look) in marks.items():
+            if len(part):
+                ax.scatter(part[x], part[y], label=word, **{"s": 20, **look})
+        for id, row in marks["running"][0].iterrows():
+            at = (row[x], row[y])
+            ax.annotate(f"{id}", at, (4, 4), textcoords="offset points", color="red")
+        ax.set(title=heading, xlabel=label(space, x), ylabel=label(space, y))
+        _scale(ax.set_xscale, space, x)
+        _scale(ax.set_yscale, space, y)
+        ax.set_aspect(_aspect(space))
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)
+    return figure
+
+
+def _told(campaign: CampaignResults) -> pd.DataFrame:
+    """Trials with outcomes, in the unit of the label.
+
+    Raises:
+        StateError: if there is none.
+    """
+    trials = in_unit(campaign, campaign.trials())
+    told = trials[trials["status"] == "told"]
+    if not len(told):
+        raise StateError("a campaign with outcomes", f"none in {campaign.name!r}", "Tell some.")
+    return told
+
+
+def _best_so_far(campaign: CampaignResults, told: pd.DataFrame) -> pd.Series[float]:
+    """The best outcome up to every trial, of those that satisfy the constraints on outcomes."""
+    column = campaign.settings.column
+    feasible = campaign.settings.named.feasible(told.rename(columns={"y": column}))
+    kept = told["y"].where(feasible)
+    return kept.cummin() if campaign.goal == "minimise" else kept.cummax()
+
+
+def _kind(space: Space, name: str) -> Any:
+    return space.kinds[space.names.index(name)]
+
+
+def _along(space: Space, name: str, most: int) -> pd.Series[Any]:
+    """Values of an input from its smallest to its largest: ``most`` of a continuous one."""
+    kind = _kind(space, name)
+    if isinstance(kind, Range):
+        spread = np.geomspace if kind.log else np.linspace
+        return pd.Series(spread(kind.low, kind.high, most).clip(kind.low, kind.high))
+    places = np.unique(np.linspace(0, len(kind.choices) - 1, most).astype(int))
+    return pd.Series(kind.labels(kind.values(kind.choices[places])))
+
+
+def _places(space: Space) -> pd.DataFrame:
+    """The places of a pool, or a grid over a box."""
+    if isinstance(space, Pool):
+        return pd.DataFrame(space.place_values, columns=list(space.names))
+    sides = [_along(space, name, GRID) for name in space.names]
+    corners = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
+    return pd.DataFrame(corners, columns=list(space.names))
+
+
+def _values(ax: Axes, points: np.ndarray, values: np.ndarray, colours: str) -> Any:
+    """Draw the cells of a regular grid, or squares if the points do not fill one."""
+    (xs, i), (ys, j) = (np.unique(column, return_inverse=True) for column in points.T)
+    if min(len(xs), len(ys)) > 1 and len(points) >= FULL * len(xs) * len(ys):
+        image = np.full((len(ys), len(xs)), np.nan)
+        image[j, i] = values
+        return ax.pcolormesh(xs, ys, image, shading="nearest", cmap=colours, rasterized=True)
+    size = min(max(8.0, 20_000.0 / len(values)), 120.0)
+    x, y = points.T
+    return ax.scatter(x, y, s=size, c=values, marker="s", cmap=colours, rasterized=True)
+
+
+def _scale(setter: Any, space: Space, name: str) -> None:
+    if _kind(space, name).log:
+        setter("log")
+
+
+def _aspect(space: Box | Pool) -> Any:
+    """Aspect of a map: true to scale if both inputs have the same unit."""
+    first, second = (space.units.get(name) for name in space.names)
+    if first is None or first != second or not isinstance(space, Pool):
+        return "auto"
+    if "deg" in first or "°" in first:  # a degree of longitude is shorter than one of latitude
+        middle = math.radians(float(space.place_values[:, 1].mean()))
+        return 1.0 / max(math.cos(middle), 0.1)
+    return "equal"
+
+
+def _panels(count: int, across: int = 3) -> tuple[Figure, list[Axes]]:
+    """A figure with panels, at most three in a row, which needs no display."""
+    from matplotlib.figure import Figure  # not at the top: it is an extra
+
+    columns = min(count, across)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(5.5 * columns + 0.5, 4.3 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for ax in axes[count:]:
+        ax.set_axis_off()
+    return figure, axes[:count]
