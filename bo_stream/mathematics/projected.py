@@ -7,14 +7,14 @@ that new points add their predictive density to the evidence: phi is learned by 
 from __future__ import annotations
 
 import copy
-import math
 import threading
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
+from torch.distributions import MultivariateNormal
 
 from bo_stream.errors import InputError
 from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridFeatures
@@ -24,14 +24,12 @@ from bo_stream.mathematics.process import FeatureBasis, Process
 from bo_stream.mathematics.shapes import shaped
 
 __all__ = [
-    "LinearProjection",
-    "ModuleProjection",
     "ProjectedGrid",
     "ProjectedKernel",
+    "LearnedProjection",
+    "gradient_step",
     "log_density",
     "moved",
-    "projection_of",
-    "gradient_step",
 ]
 
 PROBES = 64
@@ -43,57 +41,65 @@ DIFFERENCE = 1e-6
 _one_at_a_time = threading.Lock()
 
 
-@dataclass(frozen=True)
-class LinearProjection:
-    """``k`` linear functions, each scaled to map the unit cube onto the unit interval.
+class LinearFunctions(nn.Module):
+    """Linear functions of the inputs, each scaled to map the unit cube onto the unit interval.
 
-    ``h_j(u) = 1/2 + sum_i phi_ji (u_i - 1/2) / sum_i |phi_ji|``, whatever the length of a row.
+    ``h_j(u) = 1/2 + sum_i w_ji (u_i - 1/2) / sum_i |w_ji|``, whatever the length of a row. At first
+    the rows are orthonormal: the inputs, if there are as many functions, else random directions.
 
-    Attributes:
+    Args:
         inputs: ``d``.
         outputs: ``k``.
     """
 
-    inputs: int
-    outputs: int
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        W = torch.randn(outputs, inputs, generator=generator, dtype=torch.float64)
+        rows = torch.eye(inputs) if outputs == inputs else torch.linalg.qr(W.mT)[0].mT
+        self.weight = nn.Parameter(rows)
 
-    @property
-    def option(self) -> int:
-        """The option ``projection`` of the surrogate."""
-        return self.outputs
-
-    def __call__(self, U: Tensor, phi: Tensor) -> Tensor:
+    def forward(self, U: Tensor) -> Tensor:
         """O(d k) per point."""
-        W = phi.reshape(self.outputs, self.inputs)
-        return 0.5 + (U - 0.5) @ (W / W.abs().sum(-1, keepdim=True)).mT
-
-    def start(self) -> Tensor:
-        """Orthonormal rows; the identity if there are as many functions as inputs."""
-        if self.outputs == self.inputs:
-            return torch.eye(self.inputs, dtype=torch.float64).flatten()
-        (first,) = self.others(torch.Generator().manual_seed(0), 1)
-        return torch.linalg.qr(first.reshape(self.outputs, -1).mT)[0].mT.flatten()
-
-    def others(self, generator: torch.Generator, count: int) -> list[Tensor]:
-        """Random directions."""
-        size = self.outputs * self.inputs
-        return list(torch.randn(count, size, generator=generator, dtype=torch.float64))
+        return 0.5 + (U - 0.5) @ (self.weight / self.weight.abs().sum(-1, keepdim=True)).mT
 
 
-class ModuleProjection:
-    """The values of a module; phi holds its parameters that require a gradient."""
+class LearnedProjection:
+    """A module's values, as a function of phi, its parameters that require a gradient.
 
-    def __init__(self, module: nn.Module, inputs: int) -> None:
-        self.option = module
-        self.module = copy.deepcopy(module).double().eval()
+    Args:
+        option: The module, or a number of linear functions.
+        inputs: Number of inputs ``d``.
+
+    Attributes:
+        outputs: Number of values ``k``.
+        start: The parameters of the module as it is.
+
+    Raises:
+        InputError: unless the number is between 1 and 3 and at most the number of inputs, or the
+            module's values are one to three numbers in the unit interval for each point.
+    """
+
+    def __init__(self, option: int | nn.Module, inputs: int) -> None:
+        self.option, most = option, min(inputs, max(DEFAULT_SIZES))
+        if isinstance(option, nn.Module):
+            module = copy.deepcopy(option)
+        elif type(option) is int and 1 <= option <= most:
+            module = LinearFunctions(inputs, option)
+        else:
+            raise InputError(
+                f"a projection to 1 to {most} dimensions, or a module",
+                repr(option),
+                "Give the number of linear functions of the inputs, or a module of your own.",
+            )
+        self.module = module.double().eval()
         learned = [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
         self._shapes = {name: p.shape for name, p in learned}
-        self._start = [p.detach().flatten().clone() for _, p in learned]
+        none = torch.zeros(0, dtype=torch.float64)
+        self.start = torch.cat([none, *(p.detach().flatten() for _, p in learned)])
         self.module.requires_grad_(False)
-        U = torch.rand(
-            PROBES, inputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-        )
-        Z = self(U, self.start())
+        generator = torch.Generator().manual_seed(0)
+        Z = self(torch.rand(PROBES, inputs, generator=generator, dtype=torch.float64), self.start)
         if not (Z.ndim == 2 and len(Z) == PROBES and Z.shape[1] in DEFAULT_SIZES):
             raise _unfit(f"values of shape {tuple(Z.shape)} for {PROBES} points")
         if not bool(((Z >= 0.0) & (Z <= 1.0)).all()):
@@ -101,7 +107,7 @@ class ModuleProjection:
         self.outputs = Z.shape[1]
 
     def __call__(self, U: Tensor, phi: Tensor) -> Tensor:
-        """The module's values at U, one thread at a time: the call writes to the module."""
+        """The values at U, one thread at a time: the call writes to the module."""
         parts = phi.split([shape.numel() for shape in self._shapes.values()])
         parameters = {
             name: part.reshape(shape)
@@ -111,31 +117,12 @@ class ModuleProjection:
             values: Tensor = torch.func.functional_call(self.module, parameters, (U,))
         return values
 
-    def start(self) -> Tensor:
-        """The parameters of the module as given."""
-        return torch.cat([torch.zeros(0, dtype=torch.float64), *self._start])
-
-    def others(self, generator: torch.Generator, count: int) -> list[Tensor]:
-        """None: a module starts from its own parameters."""
-        return []
-
-
-def projection_of(option: int | nn.Module, inputs: int) -> LinearProjection | ModuleProjection:
-    """A projection on linear functions of the inputs, or by a module.
-
-    Raises:
-        InputError: unless the number is between 1 and 3 and at most the number of inputs, or the
-            module's values are one to three numbers in the unit interval for each point.
-    """
-    if isinstance(option, nn.Module):
-        return ModuleProjection(option, inputs)
-    if type(option) is not int or not 1 <= option <= min(inputs, max(DEFAULT_SIZES)):
-        raise InputError(
-            f"a projection to 1 to {min(inputs, max(DEFAULT_SIZES))} dimensions, or a module",
-            repr(option),
-            "Give the number of linear functions of the inputs, or a module of your own.",
-        )
-    return LinearProjection(inputs, option)
+    def others(self, count: int) -> list[Tensor]:
+        """Other starts: random directions of linear functions; none of a module."""
+        if isinstance(self.option, nn.Module):
+            return []
+        generator = torch.Generator().manual_seed(0)
+        return list(torch.randn(count, len(self.start), generator=generator, dtype=torch.float64))
 
 
 def _unfit(got: str) -> InputError:
@@ -146,7 +133,7 @@ def _unfit(got: str) -> InputError:
     )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ProjectedGrid(Grid):
     """A folded grid over the unit cube, at the points ``h((x - low) / width; phi)``.
 
@@ -157,7 +144,7 @@ class ProjectedGrid(Grid):
         phi: The learned parameters.
     """
 
-    projection: LinearProjection | ModuleProjection
+    projection: LearnedProjection = field(compare=False)
     low: tuple[float, ...]
     width: tuple[float, ...]
     phi: Tensor = shaped("f")
@@ -166,7 +153,7 @@ class ProjectedGrid(Grid):
     def over(
         cls,
         nodes: Grid,
-        projection: LinearProjection | ModuleProjection,
+        projection: LearnedProjection,
         bounds: Tensor,
         phi: Tensor,
     ) -> ProjectedGrid:
@@ -187,16 +174,8 @@ class ProjectedGrid(Grid):
 
     def same_as(self, other: Grid) -> bool:
         """Whether interpolation from both is the same."""
-        if not isinstance(other, ProjectedGrid) or self.phi.shape != other.phi.shape:
-            return False
-        settings = [p.name for p in fields(self) if p.name not in ("phi", "projection")]
-        alike = all(getattr(self, name) == getattr(other, name) for name in settings)
-        return alike and bool((self.phi == other.phi.to(self.phi.device)).all())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Grid) and self.same_as(other)
-
-    __hash__ = Grid.__hash__
+        alike = isinstance(other, ProjectedGrid) and self == other
+        return alike and torch.equal(self.phi, cast(ProjectedGrid, other).phi.to(self.phi.device))
 
 
 class ProjectedKernel(Kernel):
@@ -210,14 +189,9 @@ class ProjectedKernel(Kernel):
     """
 
     def __init__(self, kernel: Kernel, grid: ProjectedGrid) -> None:
-        super().__init__()
+        super().__init__(batch_shape=kernel.batch_shape)
         self.base_kernel, self.grid = kernel, grid
         self.register_parameter("phi", nn.Parameter(grid.phi.clone()))
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """That of the kernel on the nodes."""
-        return self.base_kernel.batch_shape
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """``W K W'`` of the points ``x1``, ``o x n x n``; ``x2`` must be the same."""
@@ -246,9 +220,8 @@ def log_density(process: Process, X: Tensor, Y: Tensor, D: Tensor) -> Tensor:
         D: Their noise variances, ``o x q``.
     """
     mean, L = _predictive(process, X, D)
-    e = _white(L, Y - mean)
-    logdet = 2.0 * L.diagonal(dim1=-2, dim2=-1).log().sum()
-    return -0.5 * (e.square().sum() + logdet + Y.numel() * math.log(2.0 * math.pi))
+    each: Tensor = MultivariateNormal(mean, scale_tril=L, validate_args=False).log_prob(Y)
+    return each.sum()
 
 
 def gradient_step(
@@ -283,7 +256,9 @@ def gradient_step(
         mean, L = _predictive(process, X, D)
         difference = DIFFERENCE * longest / rate
         beyond = moved(process, replace(grid, phi=phi + difference * gradient)).at(X).mean
-        curvature = _white(L, (beyond - mean) / difference).square().sum() * (1.0 + seen / len(X))
+        change = ((beyond - mean) / difference).unsqueeze(-1)
+        change = torch.linalg.solve_triangular(L, change, upper=False)
+        curvature = change.square().sum() * (1.0 + seen / len(X))
         step = min(longest, float(gradient.square().sum() / curvature.clamp_min(1e-300))) * gradient
         for _ in range(HALVINGS):
             if bool(J(phi + step) > value):
@@ -296,8 +271,3 @@ def _predictive(process: Process, X: Tensor, D: Tensor) -> tuple[Tensor, Tensor]
     """Means ``o x q`` of new observations, and the Cholesky factors of their covariances."""
     joint = process.at(X)
     return joint.mean, chol_psd(joint.covariance(joint) + torch.diag_embed(D))
-
-
-def _white(L: Tensor, e: Tensor) -> Tensor:
-    """``L^-1 e`` of every output."""
-    return torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False)

@@ -41,7 +41,7 @@ def shaped(shape: str, sign: Sign = "any") -> Any:
         ...     A: Tensor = shaped("m m")
         ...     b: Tensor = shaped("m")
     """
-    return field(metadata={"shape": shape, "sign": sign})
+    return field(compare=False, metadata={"shape": shape, "sign": sign})
 
 
 def nested(**letters: str) -> Any:

@@ -26,11 +26,11 @@ from bo_stream.mathematics.grid import Grid, GridState
 from bo_stream.mathematics.grid_evidence import check_size
 from bo_stream.mathematics.process import ConditionedProcess, PosteriorProcess, Process
 from bo_stream.mathematics.projected import (
+    LearnedProjection,
     ProjectedGrid,
     ProjectedKernel,
     gradient_step,
     moved,
-    projection_of,
 )
 from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.exact import ExactGP
@@ -49,9 +49,6 @@ OTHERS, FIRST_LOOK = 7, 25
 """Number of starts besides the current projection, and evaluations per start."""
 TRUST = 3.0
 """Largest change of the logarithm of a hyperparameter while the projection is learned."""
-
-Points = tuple[Tensor, Tensor, Tensor]
-"""Inputs ``n x d``, targets ``o x n``, and noise variances before any learned scale, ``s x n``."""
 
 
 class ProjectedWISKI(WISKI):
@@ -134,7 +131,7 @@ class ProjectedWISKI(WISKI):
         inputs, outputs = sizes_of(train_X, train_Y, train_Yvar)
         if not (isinstance(rate, int | float) and 0.0 <= rate <= 1.0):
             raise InputError("a rate between 0 and 1", repr(rate), "Leave it out for 0.01.")
-        self._projection, self.rate = projection_of(projection, inputs), float(rate)
+        self._projection, self.rate = LearnedProjection(projection, inputs), float(rate)
         if common.get("covar_module") is None:
             batch = Size([outputs] if outputs > 1 else [])
             common["covar_module"] = default_kernel(self._projection.outputs, batch)
@@ -161,7 +158,7 @@ class ProjectedWISKI(WISKI):
     def _covering(self, grid_size: int | Sequence[int] | None) -> ProjectedGrid:
         nodes = Grid.covering(self._box(), grid_size)
         check_size(nodes, product=False)
-        phi = self._projection.start() if self.state is None else self.grid.phi
+        phi = self._projection.start if self.state is None else self.grid.phi
         return ProjectedGrid.over(nodes, self._projection, super()._box(), phi)
 
     # -- the projection --------------------------------------------------------------------------
@@ -172,20 +169,20 @@ class ProjectedWISKI(WISKI):
         if not len(grid.phi) or state.holds_all(n + len(rows)):
             return state
         if n == 0:
-            grid = replace(grid, phi=self._learned(rows.X, rows.Y, rows.R, CLIMB).phi.detach())
+            grid = replace(grid, phi=self._learned(rows, CLIMB).phi.detach())
         elif self.rate:
             grid = replace(grid, phi=self._uphill(rows))
         return replace(state, grid=grid)
 
     def _uphill(self, rows: Rows) -> Tensor:
         """The projection after a step up the predictive density of new points."""
-        X, Y, R = _thinned(LEARNED_FROM, rows.X, rows.Y, rows.R)
-        D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
+        rows = _thinned(LEARNED_FROM, rows)
+        D = (self._noise_scale().unsqueeze(-1) * rows.R).expand(rows.Y.shape)
         process = self.process()
         if isinstance(process, ConditionedProcess):  # built anew, so that a loaded one is the same
             process = self._build_process(self.state)
         seen = self.effective_observations
-        return gradient_step(cast(Process, process), X, Y, D, self.rate, seen)
+        return gradient_step(cast(Process, process), rows.X, rows.Y, D, self.rate, seen)
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess:
         """The last process with the current projection; rows of earlier points stay as they are.
@@ -208,7 +205,7 @@ class ProjectedWISKI(WISKI):
     def _learn_projection(self, most: int) -> None:
         """Learn projection and hyperparameters from the buffered points; rebuild the sums."""
         state, n = cast(GridState, self.state), self.num_observed
-        kernel = self._learned(*state.buffer.first(n), most)
+        kernel = self._learned(Rows(*state.buffer.first(n)), most)
         self._lock.restores(self.parameters())
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
         self._place_by(kernel.phi.detach())
@@ -227,23 +224,21 @@ class ProjectedWISKI(WISKI):
         auto = self.grid_size == "auto"
         self._select(self._suited_features() if auto else self._covering(self.grid.sizes))
 
-    def _learned(self, X: Tensor, Y: Tensor, R: Tensor, most: int) -> ProjectedKernel:
+    def _learned(self, rows: Rows, most: int) -> ProjectedKernel:
         """The projection of highest evidence of an exact GP with the grid's covariance.
 
         Several starts are compared, the current projection among them, and the best is continued.
         O(n^3) per evaluation, with at most 600 points.
 
         Args:
-            X: The buffered points, ``n x d``.
-            Y: Their targets, ``o x n``.
-            R: Their noise variances before any learned scale, ``s x n``.
+            rows: The buffered points.
             most: Evaluations of the final ascent.
 
         Returns:
             The kernel, with the projection and its hyperparameters.
         """
-        few, data = _thinned(LOOKED_AT, X, Y, R), _thinned(LEARNED_FROM, X, Y, R)
-        others = self._projection.others(torch.Generator().manual_seed(0), OTHERS)
+        few, data = _thinned(LOOKED_AT, rows), _thinned(LEARNED_FROM, rows)
+        others = self._projection.others(OTHERS)
         starts = [replace(self.grid, phi=phi.to(self.grid.phi)) for phi in (self.grid.phi, *others)]
         tried = [
             self._ascended(self.covar_module, start, few, min(most, FIRST_LOOK)) for start in starts
@@ -253,14 +248,13 @@ class ProjectedWISKI(WISKI):
         return self._ascended(best.base_kernel, start, data, most)[1]
 
     def _ascended(
-        self, kernel: Kernel, grid: ProjectedGrid, points: Points, most: int
+        self, kernel: Kernel, grid: ProjectedGrid, rows: Rows, most: int
     ) -> tuple[float, ProjectedKernel]:
         """The evidence reached by an ascent from a grid's projection, and the result."""
-        X, Y, R = points
         model = ExactGP(
-            X,
-            Y.mT,
-            R.expand(Y.shape).mT,
+            rows.X,
+            rows.Y.mT,
+            rows.R.expand(rows.Y.shape).mT,
             covar_module=ProjectedKernel(copy.deepcopy(kernel), grid),
             mean_module=copy.deepcopy(self.mean_module),
             likelihood=None if self.noise_mode == "known" else copy.deepcopy(self.likelihood),
@@ -280,10 +274,10 @@ class ProjectedWISKI(WISKI):
         return {**super()._options(), "projection": self._projection.option, "rate": self.rate}
 
     def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "f": len(self._projection.start())}
+        return {**super()._sizes(), "f": len(self._projection.start)}
 
 
-def _thinned(most: int, X: Tensor, Y: Tensor, R: Tensor) -> Points:
+def _thinned(most: int, rows: Rows) -> Rows:
     """At most ``most`` of n points, evenly spaced in order of arrival."""
-    some = torch.linspace(0, len(X) - 1, min(len(X), most), device=X.device).round().long()
-    return X[some], Y[:, some], R[:, some]
+    n, device = len(rows), rows.X.device
+    return rows[torch.linspace(0, n - 1, min(n, most), device=device).round().long()]

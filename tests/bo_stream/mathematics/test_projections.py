@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 from bo_stream.errors import InputError
 from bo_stream.mathematics.kernels import cross_kernel
-from bo_stream.mathematics.projected import ProjectedKernel, projection_of
+from bo_stream.mathematics.projected import LearnedProjection, ProjectedKernel
 from bo_stream.testing.base import close
 from tests.bo_stream.surrogates.projected_cases import D, build, data, frozen_rows
 
 
 def test_linear_functions_just_fill_the_unit_cube() -> None:
-    h = projection_of(2, D)
+    h = LearnedProjection(2, D)
     corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * D)
-    for phi in (h.start(), *h.others(torch.Generator().manual_seed(1), 2)):
+    for phi in (h.start, *h.others(2)):
         Z = h(corners, phi)
         close(torch.stack([Z.amin(0), Z.amax(0)]), torch.tensor([[0.0] * 2, [1.0] * 2]).double())
         close(h(corners, 7.0 * phi), Z, 1e-12)
