@@ -20,7 +20,7 @@ from torch.nn.functional import softplus
 
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.labels import Label, checked_classes, read_labels, unseen
-from bo_stream.mathematics.quadrature import Tilted, fine_nodes, tilted
+from bo_stream.mathematics.outcomes import fine_nodes
 
 __all__ = [
     "Bernoulli",
@@ -51,6 +51,11 @@ MAX_STEP, MAX_ITERATIONS, NEAR = 2.0, 40, 1e-5
 the mode only roughly."""
 LEAST = 1e-8
 """Smallest precision of a site."""
+
+_x, _w = np.polynomial.hermite_e.hermegauss(32)
+ROOTS = torch.from_numpy(_x).unsqueeze(-1)
+LOG_WEIGHTS = torch.from_numpy(np.log(_w) + 0.5 * _x**2).unsqueeze(-1)
+"""Nodes of quadrature and the logarithms of their weights, ``32 x 1``, without a density."""
 
 
 class Sites(NamedTuple):
@@ -199,10 +204,6 @@ class Likelihood(ABC):
         """Probability of an outcome of at most y."""
         return torch.as_tensor(self.distribution(g, size).cdf(y.numpy(force=True))).to(g)
 
-    def limit(self, size: Tensor) -> Tensor:
-        """The largest outcome that can occur, infinite if there is none."""
-        return torch.as_tensor(self.distribution(0.0 * size, size).support()[1]).to(size)
-
     def sample(self, g: Tensor, size: Tensor, rng: np.random.Generator) -> Tensor:
         """Draws of outcomes, of the shape of g."""
         drawn = self.distribution(g, size).rvs(size=tuple(g.shape), random_state=rng)
@@ -232,8 +233,14 @@ class Likelihood(ABC):
 
     # -- expectation propagation -----------------------------------------------------------------
 
-    def tilted(self, mean: Tensor, variance: Tensor, y: Tensor, size: Tensor) -> Tilted:
-        """Moments of ``N(g; mean, variance) p(y | g)``, each ``n``."""
+    def tilted(
+        self, mean: Tensor, variance: Tensor, y: Tensor, size: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Moments of ``N(g; mean, variance) p(y | g)``: the logarithm of its integral, mean and
+        variance, each ``n``.
+
+        By quadrature at the place and scale of the mode: O(32 n).
+        """
         about, spread = self.start(y, size)
         g = (mean / variance + about / spread) / (1.0 / variance + 1.0 / spread)
         for _ in range(MAX_ITERATIONS):
@@ -242,15 +249,20 @@ class Likelihood(ABC):
             g = g + step.clamp(-MAX_STEP, MAX_STEP)
             if not g.numel() or float(step.abs().max()) < NEAR:
                 break
-
-        def log_density(nodes: Tensor) -> Tensor:
-            return self.log_density(nodes, y.unsqueeze(-1), size.unsqueeze(-1))
-
-        return tilted(log_density, mean, variance, g, self.curvature(g, y, size))
+        scale = (self.curvature(g, y, size) + 1.0 / variance).rsqrt()
+        nodes = g + scale * ROOTS.to(g)
+        logs = self.log_density(nodes, y, size) - 0.5 * (nodes - mean).square() / variance
+        logs = logs + LOG_WEIGHTS.to(g)
+        log_total = logs.logsumexp(0)
+        shares = (logs - log_total).exp()
+        center = (shares * nodes).sum(0)
+        spread = (shares * (nodes - center).square()).sum(0)
+        log_norm = log_total + scale.log() - 0.5 * (2.0 * math.pi * variance).log()
+        return log_norm, center, spread
 
     def log_marginal(self, mean: Tensor, variance: Tensor, y: Tensor, size: Tensor) -> Tensor:
         """Log probability of outcomes under latent values ``N(mean, variance)``."""
-        return self.tilted(mean, variance, y, size).log_norm
+        return self.tilted(mean, variance, y, size)[0]
 
     def sites(self, marginal: Moments, cavity: Moments, y: Tensor, size: Tensor) -> Sites:
         """The sites that give cavities of g the moments that the outcomes give them (MATHS 11.1).
@@ -540,8 +552,7 @@ class StudentT(Likelihood):
     def log_marginal(self, mean: Tensor, variance: Tensor, y: Tensor, size: Tensor) -> Tensor:
         """Over a fine grid of latent values, because the density may have two modes with them."""
         g, log_weights = fine_nodes(mean, variance)
-        logs = self.log_density(g, y.unsqueeze(-1), size.unsqueeze(-1))
-        return (logs + log_weights).logsumexp(-1)
+        return (self.log_density(g, y, size) + log_weights).logsumexp(0)
 
     def slope(self, g: Tensor, y: Tensor, size: Tensor) -> Tensor:
         """``(df + 1) (y - g) / (df scale^2 + (y - g)^2)``."""

@@ -23,7 +23,7 @@ from bo_stream.base.gaussian_model import GaussianModel, ScaleFreeNormal
 from bo_stream.base.schedule import Surprise
 from bo_stream.base.streaming_gp import PredictiveScore, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
+from bo_stream.mathematics.outcomes import OutcomeDistribution
 from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [
@@ -80,9 +80,8 @@ def outcome_distribution(
             points = [process.at(chunk) for chunk in chunks]
             means.append(torch.cat([point.mean[0] for point in points]))
             variances.append(torch.cat([point.variance()[0] for point in points]) + added)
-    return OutcomeDistribution(
-        weights.to(means[0]), torch.stack(means), torch.stack(variances), _outcomes(model, X)
-    )
+    latent = torch.stack(means), torch.stack(variances)
+    return OutcomeDistribution(weights.to(means[0]), *_in_raw_units(model, X, *latent))
 
 
 def marginals(
@@ -155,15 +154,20 @@ def _processes(
     return ensemble.weights, ensemble.processes(cast(StreamingGP, model))
 
 
-def _outcomes(model: GaussianModel, X: Tensor) -> Linear | Callable[[Tensor], Tensor]:
-    """Raw outcomes as a function of transformed ones."""
+def _in_raw_units(
+    model: GaussianModel, X: Tensor, means: Tensor, variances: Tensor
+) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor] | None]:
+    """Means and variances, each ``K x n``, of transformed outcomes in raw units; if the outcome
+    transform is not linear, as they are with raw outcomes as a function of transformed ones.
+    """
     zero, transform = X.new_zeros(len(X), 1, dtype=torch.float64), model.outcome_map()
     if transform is None:
-        return Linear(zero[:, 0], zero[:, 0] + 1.0)
+        return means, variances, None
     posterior = _raw(model, X[:1], zero[:1, 0], zero[:1, 0] + 1.0)
     if isinstance(posterior, GPyTorchPosterior):
         shift, square = transform.untransform(zero, zero + 1.0, X=X)
-        return Linear(shift[:, 0], cast(Tensor, square)[:, 0].sqrt())
+        scale = cast(Tensor, square)[:, 0]
+        return shift[:, 0] + scale.sqrt() * means, scale * variances, None
     try:
         _ = posterior.mean
     except NotImplementedError as error:
@@ -177,7 +181,7 @@ def _outcomes(model: GaussianModel, X: Tensor) -> Linear | Callable[[Tensor], Te
         made: Tensor = transform.untransform(w.unsqueeze(-1), X=X)[0].squeeze(-1)
         return made
 
-    return raw
+    return means, variances, raw
 
 
 def noise_variance(model: GaussianModel) -> Tensor:
@@ -307,8 +311,8 @@ class Prequential:
 class Predicts(Protocol):
     """A surrogate of outcomes that are not those of its posterior, such as `CountGP`."""
 
-    def predicted_mean(self, X: Tensor, *rest: Any) -> Tensor:
-        """Expected outcomes at ``n x d`` raw points."""
+    def predict_counts(self, X: Tensor, *rest: Any) -> Any:
+        """The distribution of outcomes at ``n x d`` raw points."""
         ...
 
     def predictive_score(self, X: Tensor, Y: Any, *rest: Any) -> PredictiveScore:
@@ -348,7 +352,7 @@ def prequential(
             if isinstance(model, GaussianModel):
                 mean = cast(GPyTorchPosterior, model.posterior(X)).mean
             else:
-                mean = model.predicted_mean(X, *noise)
+                mean = model.predict_counts(X, *noise).mean
             prediction = model.predictive_score(X, Y, *noise)
         surprise = surprise.seen(prediction.shortfall, prediction.variance, len(X))
         told = torch.as_tensor(Y, dtype=mean.dtype, device=mean.device).reshape(mean.shape)

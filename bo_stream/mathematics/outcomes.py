@@ -1,11 +1,11 @@
-"""What a posterior says of an outcome: increasing functions of Gaussian latent values.
+"""What a posterior says of an outcome, and integrals over Gaussian latent values.
 
-An outcome ``y = g(w)`` is a linear function of the latent value ``w``, or a nonlinear one such as
-the inverse of a warp or of a link. The latent value is Gaussian, or a mixture of Gaussians over
+An outcome is the latent value ``w`` itself, or an increasing function ``y = g(w)`` such as the
+inverse of a warp or of a link. The latent value is Gaussian, or a mixture of Gaussians over
 kernels. A quantile of ``w`` becomes that of ``y``, and a probability is that of ``w`` beyond the
-threshold's latent value. Moments and expected improvements are sums where ``g`` is linear, and
-otherwise integrals over ``w``, by Gauss-Hermite quadrature and by Gauss-Legendre quadrature from
-the threshold on, behind which the integrand is smooth.
+threshold's latent value. Moments and expected improvements of a function are integrals over ``w``,
+by Gauss-Hermite quadrature, and by Gauss-Legendre quadrature from the threshold on, behind which
+the integrand is smooth.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from bo_stream.errors import InputError
 
-__all__ = ["Linear", "OutcomeDistribution"]
+__all__ = ["OutcomeDistribution", "bisected", "checked_levels", "expected", "fine_nodes"]
 
 BISECTIONS = 60
 REACH = 8.0
@@ -30,42 +30,48 @@ out."""
 NOWHERE = 40.0
 """Standard deviations above the mean from which on the density is zero."""
 SMALLEST = 1e-300
+WIDE, FINE = 7.0, 401
+"""Range in standard deviations, and number of nodes, of the fine rule."""
 
 _x, _w = np.polynomial.hermite_e.hermegauss(48)
-HERMITE = tuple(zip(_x.tolist(), (_w / _w.sum()).tolist(), strict=True))
+NODES, WEIGHTS = torch.from_numpy(_x), torch.from_numpy(_w / _w.sum())
 _x, _w = np.polynomial.legendre.leggauss(40)
 LEGENDRE = tuple(zip((0.5 * (1.0 + _x)).tolist(), (0.5 * _w).tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class Linear:
-    """The function ``shift + scale w``.
+def expected(function: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor) -> Tensor:
+    """Expectation of a function of a Gaussian value, elementwise and differentiable.
 
-    Attributes:
-        shift: 0-dim, or ``n``, one for each point.
-        scale: Likewise, positive.
+    Args:
+        function: Of values ``48 x ...``, one for each node of a Gauss-Hermite rule.
+        mean: Means of the values.
+        variance: Their variances.
     """
+    nodes = NODES.to(mean).reshape(-1, *[1] * mean.ndim)
+    return torch.tensordot(WEIGHTS.to(mean), function(mean + variance.sqrt() * nodes), 1)
 
-    shift: Tensor
-    scale: Tensor
 
-    def __call__(self, w: Tensor) -> Tensor:
-        """Outcomes from latent values ``... x n``."""
-        return self.shift + self.scale * w
+def fine_nodes(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Values ``401 x n`` on a fine grid, and the logarithms of their weights, ``401 x 1``.
+
+    For expectations of functions that may be nearly steps, such as a cdf of many trials.
+    """
+    z = torch.linspace(-WIDE, WIDE, FINE).to(mean).unsqueeze(-1)
+    return mean + variance.sqrt() * z, (-0.5 * z.square()).log_softmax(0)
 
 
 @dataclass(frozen=True)
 class OutcomeDistribution:
     """The marginal distributions of an outcome at ``n`` points.
 
-    Costs O(n K) for a linear function and 40 to 48 times that for another.
+    Costs O(n K), and 40 to 48 times that for a function of latent values.
 
     Attributes:
         weights: Those of ``K`` kernels, which add up to one.
         means: Means of the latent values under each kernel, ``K x n``.
         variances: Their variances, ``K x n``.
-        outcome: Outcomes from latent values ``... x n``: `Linear`, or another function that
-            increases, elementwise and the same at all points.
+        outcome: Outcomes from latent values ``... x n``, a function that increases, elementwise and
+            the same at all points; None if they are the latent values.
 
     Example:
         >>> zero, one = torch.zeros(1, 2), torch.ones(1, 2)
@@ -77,23 +83,22 @@ class OutcomeDistribution:
     weights: Tensor
     means: Tensor
     variances: Tensor
-    outcome: Linear | Callable[[Tensor], Tensor]
+    outcome: Callable[[Tensor], Tensor] | None = None
 
     @cached_property
     def mean(self) -> Tensor:
         """Means, ``n``."""
-        if isinstance(self.outcome, Linear):
-            return self.outcome(self._mixed(self.means))
-        return self._expected(self.outcome)
+        if self.outcome is None:
+            return self._mixed(self.means)
+        return self._mixed(expected(self.outcome, self.means, self._sds.square()))
 
     @cached_property
     def variance(self) -> Tensor:
         """Variances, ``n``."""
-        outcome, mean = self.outcome, self.mean
-        if isinstance(outcome, Linear):
-            apart = self.means - self._mixed(self.means)
-            return outcome.scale.square() * self._mixed(self._sds.square() + apart.square())
-        return self._expected(lambda w: (outcome(w) - mean).square())
+        outcome, mean, square = self.outcome, self.mean, self._sds.square()
+        if outcome is None:
+            return self._mixed(square + (self.means - mean).square())
+        return self._mixed(expected(lambda w: (outcome(w) - mean).square(), self.means, square))
 
     @property
     def sd(self) -> Tensor:
@@ -109,16 +114,12 @@ class OutcomeDistribution:
         Raises:
             InputError: for other levels.
         """
-        asked = torch.as_tensor(levels, dtype=torch.float64, device=self.means.device)
-        if not bool(((asked > 0.0) & (asked < 1.0)).all()):
-            raise InputError(
-                "levels between 0 and 1", f"{asked.tolist()}", "0.05 and 0.95 are usual."
-            )
-        ends = self.means + self._sds * torch.special.ndtri(asked).reshape(-1, 1, 1)
-        if len(self.weights) == 1:
-            return self.outcome(ends[:, 0])
-        level, low, high = asked.unsqueeze(-1), ends.amin(1), ends.amax(1)
-        return self.outcome(bisected(lambda w: 1.0 - self._beyond(w) < level, low, high))
+        level = checked_levels(levels, self.means)
+        ends = self.means + self._sds * torch.special.ndtri(level).unsqueeze(-1)
+        w = ends[:, 0]
+        if len(self.weights) > 1:
+            w = bisected(lambda w: 1.0 - self._beyond(w) < level, ends.amin(1), ends.amax(1))
+        return w if self.outcome is None else self.outcome(w)
 
     def probability_above(self, threshold: float | Tensor) -> Tensor:
         """Probabilities of an outcome above thresholds, ``k x n``; ``n`` for a single number."""
@@ -130,10 +131,10 @@ class OutcomeDistribution:
         """Expected amounts by which outcomes are above targets (``k``), ``k x n``."""
         edges = self._latent(targets).unsqueeze(1)
         a = ((edges - self.means) / self._sds).clamp_max(NOWHERE)  # k x K x n
-        if isinstance(self.outcome, Linear):
+        if self.outcome is None:
             density = torch.exp(-0.5 * a.square()) / math.sqrt(2.0 * math.pi)
             above = self._sds * (density - a * torch.special.ndtr(-a))
-            return self.outcome.scale * self._mixed(above.clamp_min(0.0))
+            return self._mixed(above.clamp_min(0.0))
         start = a.clamp_min(-REACH)
         width = (start.clamp_min(0.0).square() + REACH**2).sqrt() - start
         total = torch.zeros_like(start)
@@ -153,13 +154,6 @@ class OutcomeDistribution:
         """The mean over kernels of values ``... x K x n``."""
         return (self.weights.unsqueeze(-1) * values).sum(-2)
 
-    def _expected(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """The expectation of a function of latent values, ``n``."""
-        total = torch.zeros_like(self.means)
-        for node, weight in HERMITE:
-            total += weight * function(self.means + self._sds * node)
-        return self._mixed(total)
-
     def _beyond(self, w: Tensor) -> Tensor:
         """Probabilities of latent values above those given, ``k x (1 | n)``: ``k x n``."""
         return self._mixed(torch.special.ndtr((self.means - w.unsqueeze(1)) / self._sds))
@@ -168,24 +162,42 @@ class OutcomeDistribution:
         """Latent values of outcomes ``k``, as ``k x (1 | n)``; the ends of what is reached for
         those beyond.
         """
-        y = y.to(self.means).unsqueeze(-1)
-        if isinstance(self.outcome, Linear):
-            return (y - self.outcome.shift) / self.outcome.scale
+        y, outcome = y.to(self.means).unsqueeze(-1), self.outcome
+        if outcome is None:
+            return y
         reach = 2.0 * REACH * self._sds + 1.0
         low = (self.means - reach).amin().expand_as(y)
         high = (self.means + reach).amax().expand_as(y)
-        return bisected(lambda w: self.outcome(w) < y, low, high)
+        return bisected(lambda w: outcome(w) < y, low, high)
 
 
-def bisected(below: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+def checked_levels(levels: Sequence[float] | Tensor, like: Tensor) -> Tensor:
+    """Levels of quantiles, ``k x 1``, float64.
+
+    Raises:
+        InputError: for levels outside (0, 1).
+    """
+    level = torch.as_tensor(levels, dtype=torch.float64, device=like.device).reshape(-1, 1)
+    if not bool(((level > 0.0) & (level < 1.0)).all()):
+        got = f"{level.flatten().tolist()}"
+        raise InputError("levels between 0 and 1", got, "0.05 and 0.95 are usual.")
+    return level
+
+
+def bisected(
+    below: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, width: float = 0.0
+) -> Tensor:
     """Where an increasing function is reached, between bounds.
 
     Args:
         below: Whether the function is below its target, elementwise.
         low: Where it is.
         high: Where it is not.
+        width: The largest distance between bounds that needs no further steps.
     """
     for _ in range(BISECTIONS):
+        if width and bool((high - low <= width).all()):
+            break
         middle = 0.5 * (low + high)
         short = below(middle)
         low, high = torch.where(short, middle, low), torch.where(short, high, middle)

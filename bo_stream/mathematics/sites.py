@@ -101,12 +101,6 @@ class Outcomes:
     l2: Tensor = shaped("h", "positive")
     D: Tensor = shaped("h", "positive")
 
-    @classmethod
-    def none(cls, dim: int, like: Tensor) -> Outcomes:
-        """No outcomes of ``dim`` inputs, on the device of a tensor."""
-        X = like.new_zeros(0, dim, dtype=torch.float64)
-        return cls(X, *(X.new_zeros(0) for _ in range(5)))
-
     def __len__(self) -> int:
         return len(self.X)
 

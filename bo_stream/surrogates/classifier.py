@@ -26,7 +26,6 @@ from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP, emptied
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.labels import (
     Label,
     LabelTargets,
@@ -404,7 +403,6 @@ class DirichletClassifier(CompositeModel):
         seen = {"classes": self.classes, "counts": list(self._seen.values())}
         return {"class": type(self).__name__, **seen, "alpha_epsilon": self.alpha_epsilon}
 
-    @lasting
     @all_or_nothing
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False

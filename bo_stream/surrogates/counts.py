@@ -7,11 +7,12 @@ their refreshing and the nugget are ours.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Self, cast
 
+import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
@@ -21,6 +22,7 @@ from botorch.sampling.base import MCSampler
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
+from scipy import stats
 from torch import Tensor
 
 from bo_stream.base import checkpoint
@@ -30,12 +32,16 @@ from bo_stream.base.fitting import FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.options import own_options, whole_number
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing
-from bo_stream.base.streaming_gp import PredictiveScore, Promises, StreamingGP
+from bo_stream.base.streaming_gp import PredictiveScore, StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.likelihoods import Binomial, Likelihood
-from bo_stream.mathematics.autograd import lasting
-from bo_stream.mathematics.predictions import OutcomePrediction, Response
-from bo_stream.mathematics.quadrature import expected
+from bo_stream.mathematics.outcomes import (
+    OutcomeDistribution,
+    bisected,
+    checked_levels,
+    expected,
+    fine_nodes,
+)
 from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_of, with_tensors
 from bo_stream.mathematics.sites import Outcomes, batch_evidence, batch_sites
 from bo_stream.surrogates.exact import ExactGP
@@ -43,7 +49,7 @@ from bo_stream.surrogates.node_wiski import NodeWISKI
 from bo_stream.surrogates.registry import family_named, for_targets
 from bo_stream.surrogates.wiski import WISKI
 
-__all__ = ["CountGP", "CountState"]
+__all__ = ["CountGP", "CountState", "OutcomePrediction"]
 
 TAKEN = ("train_Yvar", "mean_module", "outcome_transform", "loads_data")
 """Options of a family that the counts determine."""
@@ -170,7 +176,7 @@ class CountGP(CompositeModel):
         self._share_lock()
         zero, kept = self.model._like.new_zeros(()), self.model.stream.contents
         state = CountState(
-            held=Outcomes.none(dim, zero),
+            held=Outcomes(zero.new_zeros(0, dim), *[zero.new_zeros(0)] * 5),
             kept=kept if self.model.promises.additive else replace(kept, state=None),
             nugget=zero + (kind.first_nugget(zero) if learned else float(kind.nugget)),
             totals=zero.new_zeros(2),
@@ -189,14 +195,6 @@ class CountGP(CompositeModel):
     def _change(self, **changes: Any) -> None:
         """Replace parts of the state beside the surrogate; if the change fails, it is restored."""
         self._set("counts", StreamBuffers(cast(Any, replace(self._state, **changes))))
-
-    @property
-    def promises(self) -> Promises:
-        """The guarantees of the surrogate, for one output. The order of the outcomes matters a
-        little, and outcomes are held beside it.
-        """
-        changed = {"order_invariant": False, "bytes_constant": False, "multi_output": False}
-        return replace(self.model.promises, **changed)
 
     @property
     def nugget(self) -> float:
@@ -308,27 +306,23 @@ class CountGP(CompositeModel):
             except (StateError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
                 text = f"Later outcomes get targets of a nugget that could not be fitted: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=4)
-        state = self._state
-        going = state.held[most:]
-        late = state.late + self._corrections(going)
-        self._change(held=state.held[:most], kept=self._kept_with(going), late=late)
+        held, kept = self._state.held, self._state.kept
+        late = self._state.late + self._corrections(held[most:])
+        if self.model.promises.additive:
+            kept, rows = self._kept(), held[most:].regression
+            state = kept.state.absorb_at(rows, int(kept.count))
+            count, noise_sum = kept.count + len(rows), kept.noise_sum + rows.R.sum(-1)
+            kept = replace(kept, state=state, count=count, noise_sum=noise_sum)
+        self._change(held=held[:most], kept=kept, late=late)
 
     def _kept(self) -> Stream:
-        """The stream of targets that are not held, over the surrogate's features."""
-        kept = self._state.kept
-        state = kept.state.along(self.model.state, int(kept.count))
-        return replace(kept, state=state)
-
-    def _kept_with(self, outcomes: Outcomes) -> Stream:
-        """The stream of targets that are not held, with more of them; unchanged where it is none,
-        because the family's state is no sum.
+        """The stream of targets that are not held, over the surrogate's features; an empty one
+        where the family's state is no sum.
         """
-        if not self.model.promises.additive:
-            return self._state.kept
-        kept, rows = self._kept(), outcomes.regression
-        state = kept.state.absorb_at(rows, int(kept.count))
-        count, noise_sum = kept.count + len(rows), kept.noise_sum + rows.R.sum(-1)
-        return replace(kept, state=state, count=count, noise_sum=noise_sum)
+        model, kept = self.model, self._state.kept
+        if not model.promises.additive:
+            return replace(kept, state=model._empty_state())
+        return replace(kept, state=kept.state.along(model.state, int(kept.count)))
 
     @all_or_nothing
     def forget(self, factor: float) -> Self:
@@ -412,10 +406,9 @@ class CountGP(CompositeModel):
             nugget = kind.next_nugget(nugget, m, v, held.target, held.D, held.y, held.size)
         held, moved = held.refreshed(kind, m, v, prior, nugget)
         self._change(held=held, nugget=nugget)
-        model, sums = self.model, self.model.promises.additive
-        kept = self._kept() if sums else replace(self._state.kept, state=model._empty_state())
+        model, kept = self.model, self._kept()
         model._replace(state=kept.state, count=kept.count, noise_sum=kept.noise_sum)
-        model._absorb_rows(held.regression, same_features=sums)
+        model._absorb_rows(held.regression, same_features=model.promises.additive)
         return moved
 
     @torch.no_grad()
@@ -439,23 +432,23 @@ class CountGP(CompositeModel):
             targets are not refreshed.
         """
         check_evaluations(max_evals)
+        evaluations, value, converged = 0, -torch.inf, not self.informative
         if not self.informative:
             warnings.warn(
                 "Hyperparameters and nugget keep their values: all outcomes are zero, or all full.",
                 stacklevel=2,
             )
-        if self.informative and not self.refreshable:
+        elif not self.refreshable:
             return self.model.fit(max_evals)
-        evaluations, value, converged = 0, -torch.inf, not self.informative
-        for _ in range(ROUNDS if self.informative else 0):
+        for _ in range(ROUNDS):
+            if converged:
+                break
             before, nugget = value, self.nugget
             self.refresh()
             evaluations += self.model.fit(max_evals).evaluations
             value = float(self.log_evidence())
             steady = abs(self.nugget - nugget) <= STEADY * self.nugget
             converged = steady and value - before < CLOSE
-            if converged:
-                break
         if self.refreshable:
             self.refresh()
         return FitReport(evaluations, float(self.log_evidence()), converged)
@@ -481,10 +474,7 @@ class CountGP(CompositeModel):
 
     def _corrections(self, held: Outcomes) -> Tensor:
         """What held outcomes add to the evidence of their targets, 0-dim."""
-        nugget = self._state.nugget
-        if not len(held):
-            return 0.0 * nugget
-        return held.corrections(self.likelihood, *self._moments(held), nugget)
+        return held.corrections(self.likelihood, *self._moments(held), self._state.nugget)
 
     def posterior(
         self,
@@ -508,7 +498,7 @@ class CountGP(CompositeModel):
 
     # -- predictions of outcomes -----------------------------------------------------------------
 
-    def response(self, X: Tensor, *, nugget: bool = True) -> Response:
+    def response(self, X: Tensor, *, nugget: bool = True) -> OutcomeDistribution:
         """The prevalence, or the rate of one unit of exposure, at ``n x d`` raw points.
 
         Args:
@@ -519,7 +509,8 @@ class CountGP(CompositeModel):
         with torch.no_grad():
             m, v = self._marginals(self.model.transformed(X))
         _, extra = self.likelihood.sized(v, self._state.nugget)
-        return Response.of(self.likelihood, m, v + extra if nugget else v)
+        latent = m.unsqueeze(0), (v + extra if nugget else v).unsqueeze(0)
+        return OutcomeDistribution(m.new_ones(1), *latent, self.likelihood.response)
 
     def predict_counts(self, X: Tensor, trials: Any = None) -> OutcomePrediction:
         """The distribution of a future outcome at each of ``n x d`` raw points.
@@ -530,11 +521,7 @@ class CountGP(CompositeModel):
         """
         here, kind = self.response(X), self.likelihood
         size, _ = kind.sized(kind.read_size(trials, X), self._state.nugget)
-        return OutcomePrediction(kind, here.latent_mean, here.latent_variance, size)
-
-    def predicted_mean(self, X: Tensor, trials: Any = None) -> Tensor:
-        """Expected counts at ``n x d`` raw points, ``n``."""
-        return self.predict_counts(X, trials).mean
+        return OutcomePrediction(kind, here.means[0], here.variances[0], size)
 
     def log_predictive(self, X: Tensor, k: Any, trials: Any = None) -> Tensor:
         """Joint log probability of new outcomes before they are absorbed, 0-dim, by EP: O(n^3)."""
@@ -577,7 +564,7 @@ class CountGP(CompositeModel):
         else:
             n = self.num_observed
             size = state.totals[1] / n if n else torch.ones_like(state.nugget)
-        size, extra = kind.sized(size.unsqueeze(-1), state.nugget)
+        size, extra = kind.sized(size, state.nugget)
         point = self.model.process().at(self.model.transformed(X))
         mean, variance = point.mean[..., 0, :], point.variance()[..., 0, :] + extra
         information = expected(partial(kind.information, size=size), mean, variance)
@@ -590,8 +577,7 @@ class CountGP(CompositeModel):
         response instead of that of the latent value.
         """
         here = self.response(X)
-        slope = self.likelihood.response_slope
-        return expected(slope, here.latent_mean, here.latent_variance).square()
+        return expected(self.likelihood.response_slope, here.means[0], here.variances[0]).square()
 
     def believing(self, X: Tensor, trials: Any = None) -> GaussianModel:
         """The latent surface given outcomes with unchanged means at ``q x d`` pending raw points.
@@ -624,7 +610,6 @@ class CountGP(CompositeModel):
         kind = {"name": type(self.likelihood).__name__, **asdict(self.likelihood)}
         return {"class": type(self).__name__, "likelihood": kind}
 
-    @lasting
     @all_or_nothing
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
@@ -670,6 +655,70 @@ class CountGP(CompositeModel):
         self._change(**vars(state))
 
 
+@dataclass(frozen=True)
+class OutcomePrediction:
+    """The distribution of a future outcome at each of ``n`` points (MATHS 11.6).
+
+    Attributes:
+        likelihood: The likelihood of the outcomes.
+        latent_mean: Means of the latent values g, ``n``.
+        latent_variance: Their variances, ``n``.
+        size: Trials, exposures, or ones, ``n``.
+    """
+
+    likelihood: Likelihood
+    latent_mean: Tensor
+    latent_variance: Tensor
+    size: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected outcomes, ``n``."""
+        response = expected(self.likelihood.response, self.latent_mean, self.latent_variance)
+        return self.size * response if self.likelihood.whole else response
+
+    def log_prob(self, k: Any) -> Tensor:
+        """Log probability of outcomes, ``n``; of measurements the log density.
+
+        Args:
+            k: ``n`` outcomes.
+
+        Raises:
+            ShapeError, InputError: for outcomes that cannot occur.
+        """
+        y, _ = self.likelihood.read(k, self.size, self.latent_mean.unsqueeze(-1))
+        return self.likelihood.log_marginal(self.latent_mean, self.latent_variance, y, self.size)
+
+    def cdf(self, k: Tensor) -> Tensor:
+        """Probability of at most ``k``, which broadcasts with ``n``."""
+        g, log_weights = fine_nodes(self.latent_mean, self.latent_variance)
+        below = self.likelihood.cdf(g, k.unsqueeze(-2), self.size)
+        return (below * log_weights.exp()).sum(-2)
+
+    def quantiles(self, levels: Sequence[float]) -> Tensor:
+        """The smallest outcomes whose probability of not being exceeded is at least each level,
+        ``len(levels) x n``.
+
+        Raises:
+            InputError: for levels outside (0, 1).
+        """
+        level, kind = checked_levels(levels, self.size), self.likelihood
+        ends = fine_nodes(self.latent_mean, self.latent_variance)[0][[0, -1]].unsqueeze(1)
+        reached = kind.distribution(ends, self.size).ppf(level.numpy(force=True))
+        low, high = torch.as_tensor(reached).to(ends)  # at the least and the largest latent value
+        high = high.where(~high.isnan(), 2.0 * self.size * kind.response(ends[1]) + 1.0)
+        low = low.nan_to_num(0.0) - 1.0  # scipy finds no quantiles of the largest rates
+        found = bisected(lambda k: self.cdf(k) < level, low, high, 0.5 if kind.whole else 0.0)
+        return found.round().abs() if kind.whole else found
+
+    def sample(self, draws: int, seed: int = 0) -> Tensor:
+        """Independent draws of the outcomes, ``draws x n``."""
+        rng = np.random.default_rng(seed)
+        z = torch.from_numpy(rng.standard_normal((draws, len(self.size)))).to(self.size)
+        g = self.latent_mean + self.latent_variance.sqrt() * z
+        return self.likelihood.sample(g, self.size, rng)
+
+
 def latent_kernel(dim: int) -> ScaleKernel:
     """A scaled Matern-3/2 kernel of ``dim`` inputs, with BoTorch's prior of lengthscales.
 
@@ -689,13 +738,9 @@ def order_of_arrival(rate: Tensor, room: int) -> Tensor:
     ones is further than 5 standard deviations from the others', as in a sorted table. Then it is a
     random one.
     """
-    n = len(rate)
-    if 0 < room < n:
-        _, place, ties = rate.unique(return_inverse=True, return_counts=True)
-        ranks = (ties.cumsum(0) - 0.5 * (ties + 1))[place]
-        deviation = float(ranks[:room].mean()) - 0.5 * (n - 1)
-        if deviation**2 > 25.0 * (n + 1) * (n - room) / (12 * room):
-            return torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    n, values = len(rate), rate.numpy(force=True)
+    if 0 < room < n and abs(stats.ranksums(values[:room], values[room:]).statistic) > 5.0:
+        return torch.randperm(n, generator=torch.Generator().manual_seed(0))
     return torch.arange(n)
 
 

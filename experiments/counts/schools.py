@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bo_stream import CountGP
 from bo_stream.likelihoods import Binomial
-from bo_stream.mathematics.predictions import OutcomePrediction
+from bo_stream.surrogates.counts import OutcomePrediction
 from experiments.common.command import CONFIGS, command, configured, start
 from experiments.common.progress import say
 from experiments.common.study import quiet

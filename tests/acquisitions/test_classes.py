@@ -141,7 +141,7 @@ def test_two_classes_by_expectation_propagation() -> None:
     smooth = model.response(at, nugget=False)
     generator = torch.Generator().manual_seed(1)
     Z = torch.randn(100_000, 6, generator=generator, dtype=torch.float64)
-    p = (smooth.latent_mean + smooth.latent_variance.sqrt() * Z).sigmoid()
+    p = (smooth.means + smooth.variances.sqrt() * Z).sigmoid()
     p = torch.stack([1.0 - p, p], -1)
     total, left = entropy(p.mean(0)), torch.special.entr(p).sum(-1).mean(0)
     for acqf, value in ((PredictiveEntropy, total), (BALD, total - left)):

@@ -410,6 +410,7 @@ class SurrogateManager:
 
 
 def _ensemble_of(model: StreamingGP, q: int = 1) -> KernelEnsemble | None:
-    if model.num_observed + q > ENSEMBLE_BELOW or not model.promises.additive:
+    latent = latent_surrogate(model)
+    if model.num_observed + q > ENSEMBLE_BELOW or not latent.promises.additive:
         return None
-    return KernelEnsemble.around(latent_surrogate(model), seed=model.num_observed)
+    return KernelEnsemble.around(latent, seed=model.num_observed)

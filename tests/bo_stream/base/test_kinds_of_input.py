@@ -32,7 +32,6 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "CountGP.posterior": COUNTS.posterior,
     "CountGP.response": COUNTS.response,
     "CountGP.predict_counts": lambda x: COUNTS.predict_counts(x, 3),
-    "CountGP.predicted_mean": COUNTS.predicted_mean,
     "CountGP.log_predictive": lambda x: COUNTS.log_predictive(x, K, 4),
     "CountGP.future_noise": COUNTS.future_noise,
     "CountGP.believing": COUNTS.believing,

@@ -18,7 +18,6 @@ from bo_stream.likelihoods import (
 )
 from bo_stream.testing.wholeness import interrupted, lines_of
 from tests.bo_stream.surrogates.count_cases import (
-    FAMILIES,
     UNIT,
     assert_alike,
     close,
@@ -64,14 +63,6 @@ def test_outcomes_beyond_the_opening_stay_in_the_sums(family: str) -> None:
     gap = (latent(some, X)[0] - latent(every, X)[0]) / latent(every, X)[1].sqrt()
     assert float(gap.square().mean().sqrt()) < 0.05
     some.fit(20)
-
-
-def test_it_says_what_it_promises() -> None:
-    built = {name: CountGP(X3[:0], [], bounds=UNIT, surrogate=name) for name in FAMILIES}
-    promised = {name: model.promises for name, model in built.items()}
-    assert {name for name, one in promised.items() if one.additive} == {"wiski", "hsgp"}
-    assert {name for name, one in promised.items() if one.keeps_data} == {"exact"}
-    assert not any(one.multi_output or one.order_invariant for one in promised.values())
 
 
 def test_features_stay_once_outcomes_are_not_held() -> None:

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import betabinom
 
 from bo_stream.likelihoods import Binomial
-from bo_stream.mathematics.predictions import OutcomePrediction
+from bo_stream.surrogates.counts import OutcomePrediction
 from experiments.common.command import CONFIGS, read
 from experiments.counts import schools
 from tests.bo_stream.surrogates.count_cases import full_batch
