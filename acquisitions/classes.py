@@ -19,7 +19,7 @@ from torch import Tensor
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import UnsupportedError
 from bo_stream.likelihoods import Bernoulli
-from bo_stream.mathematics.labels import normal_draws, softmax_draws
+from bo_stream.mathematics.labels import softmax_draws
 from bo_stream.surrogates.classifier import DirichletClassifier
 from bo_stream.surrogates.counts import CountGP
 
@@ -73,8 +73,7 @@ class LabelEntropy(AcquisitionFunction):
         mean, variance = f.mean.squeeze(-2), f.variance.squeeze(-2)
         if mean.shape[-1] == 1:  # the logit of two classes
             mean, variance = (torch.cat([torch.zeros_like(t), t], -1) for t in (mean, variance))
-        Z = normal_draws(self.num_samples, mean.shape[-1], mean)
-        return self._value(softmax_draws(mean, variance, Z)).to(X)
+        return self._value(softmax_draws(mean, variance, self.num_samples)).to(X)
 
     @abstractmethod
     def _value(self, p: Tensor) -> Tensor:

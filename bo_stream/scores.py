@@ -23,7 +23,7 @@ from bo_stream.base.gaussian_model import GaussianModel, ScaleFreeNormal
 from bo_stream.base.schedule import Surprise
 from bo_stream.base.streaming_gp import PredictiveScore, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.outcomes import OutcomeDistribution
+from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
 from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [
@@ -80,8 +80,9 @@ def outcome_distribution(
             points = [process.at(chunk) for chunk in chunks]
             means.append(torch.cat([point.mean[0] for point in points]))
             variances.append(torch.cat([point.variance()[0] for point in points]) + added)
-    latent = torch.stack(means), torch.stack(variances)
-    return OutcomeDistribution(weights.to(means[0]), *_in_raw_units(model, X, *latent))
+    return OutcomeDistribution(
+        weights.to(means[0]), torch.stack(means), torch.stack(variances), _outcomes(model, X)
+    )
 
 
 def marginals(
@@ -154,20 +155,15 @@ def _processes(
     return ensemble.weights, ensemble.processes(cast(StreamingGP, model))
 
 
-def _in_raw_units(
-    model: GaussianModel, X: Tensor, means: Tensor, variances: Tensor
-) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor] | None]:
-    """Means and variances, each ``K x n``, of transformed outcomes in raw units; if the outcome
-    transform is not linear, as they are with raw outcomes as a function of transformed ones.
-    """
+def _outcomes(model: GaussianModel, X: Tensor) -> Linear | Callable[[Tensor], Tensor]:
+    """Raw outcomes as a function of transformed ones."""
     zero, transform = X.new_zeros(len(X), 1, dtype=torch.float64), model.outcome_map()
     if transform is None:
-        return means, variances, None
+        return Linear(zero[:, 0], zero[:, 0] + 1.0)
     posterior = _raw(model, X[:1], zero[:1, 0], zero[:1, 0] + 1.0)
     if isinstance(posterior, GPyTorchPosterior):
         shift, square = transform.untransform(zero, zero + 1.0, X=X)
-        scale = cast(Tensor, square)[:, 0]
-        return shift[:, 0] + scale.sqrt() * means, scale * variances, None
+        return Linear(shift[:, 0], cast(Tensor, square)[:, 0].sqrt())
     try:
         _ = posterior.mean
     except NotImplementedError as error:
@@ -181,7 +177,7 @@ def _in_raw_units(
         made: Tensor = transform.untransform(w.unsqueeze(-1), X=X)[0].squeeze(-1)
         return made
 
-    return means, variances, raw
+    return raw
 
 
 def noise_variance(model: GaussianModel) -> Tensor:

@@ -14,9 +14,9 @@ from torch import Size, Tensor
 
 from bo_stream.base import checkpoint
 from bo_stream.base.gaussian_model import missing
-from bo_stream.base.stream import StateLock, StreamBuffers
+from bo_stream.base.stream import StateLock, StreamBuffers, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import StateError, UnsupportedError
 
 __all__ = ["CompositeModel", "entries"]
 
@@ -105,12 +105,47 @@ class CompositeModel(Model):
             **model._options(),
         }
 
+    def _noted(self) -> dict[str, Any]:
+        """Plain values that are saved with the header, and loaded with the data."""
+        return {}
+
     def get_extra_state(self) -> Tensor:
         """The metadata of a `state_dict` as a tensor of bytes."""
-        return checkpoint.packed(self._header())
+        return checkpoint.packed(self._header() | self._noted())
 
     def set_extra_state(self, state: Any) -> None:
         """Do nothing: `load_state_dict` has read them."""
+
+    @all_or_nothing
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load hyperparameters and, if it has no data, everything; on an error nothing changes.
+
+        As in `StreamingGP.load_state_dict`.
+
+        Raises:
+            StateError: if the saved state does not match this model.
+        """
+        whole = strict or checkpoint.EXTRA in state_dict
+        saved = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA)) or {}
+        mine = checkpoint.unpacked(self.get_extra_state()) or {}
+        alike = saved.keys() == mine.keys() and all(saved[k] == mine[k] for k in self._header())
+        if whole and not alike:
+            raise StateError(f"the state of {mine}", repr(saved), "Build it alike.")
+        data = saved if whole and not self.num_observed else None
+        result = self.model.load_state_dict(entries(state_dict, "model."), strict)
+        self._load(state_dict, data)
+        return result
+
+    @abstractmethod
+    def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
+        """Load what is saved beside the surrogate, which is loaded before.
+
+        Args:
+            state: A saved `state_dict`.
+            data: Its metadata, if all data are to be loaded; else what fits learn is.
+        """
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint, from which `bo_stream.load` rebuilds everything."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.utils.sampling import draw_sobol_normal_samples
 from torch import Tensor
@@ -23,7 +24,6 @@ __all__ = [
     "Label",
     "LabelTargets",
     "checked_classes",
-    "normal_draws",
     "read_labels",
     "softmax_draws",
     "unseen",
@@ -35,27 +35,30 @@ Label = int | str
 # -- labels ----------------------------------------------------------------------------------------
 
 
-def read_labels(y: Any, points: int) -> list[Label]:
+def read_labels(y: Any, points: int | None = None) -> list[Label]:
     """Labels, one for each point.
 
     Args:
         y: A 1-D tensor or array of integers, or a sequence (list, array, column of a frame) of
             integers or of strings.
-        points: Number of points.
+        points: Number of points; None for any.
 
     Raises:
         ShapeError: unless they are one for each point.
         DtypeError: unless all are integers, or all strings.
         InputError: if one is missing.
     """
-    values = _listed(y)
-    if len(values) != points or any(isinstance(v, list | tuple) for v in values):
+    if isinstance(y, str) or not hasattr(y, "__len__"):
+        raise DtypeError("labels in a list, array or column", repr(y), "Wrap a single one: [y].")
+    values = np.array(y.tolist() if hasattr(y, "tolist") else list(y), dtype=object)
+    if values.ndim != 1 or points not in (None, len(values)):
         raise ShapeError(
-            f"one label a point, `{points}`",
-            f"{tuple(y.shape) if hasattr(y, 'shape') else len(values)}",
+            f"one label a point, `{'n' if points is None else points}`",
+            f"{values.shape}",
             "Give a flat list, array or column: y.squeeze(-1) of one column.",
         )
-    for value in values:
+    labels: list[Label] = values.tolist()
+    for value in labels:
         if value is None or value != value:
             raise InputError("a label for every point", f"{value!r}", "Drop the points without.")
         if isinstance(value, bool) or not isinstance(value, int | str):
@@ -64,8 +67,8 @@ def read_labels(y: Any, points: int) -> list[Label]:
                 f"{value!r} of type {type(value).__name__}",
                 "Convert them: y.long(), or y.astype(str).",
             )
-    _check_one_kind(values)
-    return values
+    unseen(labels, ())
+    return labels
 
 
 def checked_classes(classes: Any) -> list[Label]:
@@ -74,7 +77,7 @@ def checked_classes(classes: Any) -> list[Label]:
     Raises:
         InputError: on duplicates, or without any class; and as `read_labels`.
     """
-    named = read_labels(classes, len(_listed(classes)))
+    named = read_labels(classes)
     if not named or len(set(named)) < len(named):
         raise InputError("different classes, at least one", repr(named), "Name each class once.")
     return named
@@ -86,23 +89,12 @@ def unseen(labels: Sequence[Label], known: Sequence[Label]) -> list[Label]:
     Raises:
         DtypeError: on strings among integers, or integers among strings.
     """
-    _check_one_kind([*known, *labels])
-    return sorted(set(labels) - set(known))
-
-
-def _listed(y: Any) -> list[Any]:
-    if isinstance(y, str) or not (hasattr(y, "tolist") or hasattr(y, "__len__")):
-        raise DtypeError("labels in a list, array or column", repr(y), "Wrap a single one: [y].")
-    values = y.tolist() if hasattr(y, "tolist") else list(y)
-    return values if isinstance(values, list) else [values]
-
-
-def _check_one_kind(labels: Sequence[Label]) -> None:
-    kinds = {type(label).__name__ for label in labels}
+    kinds = {type(label).__name__ for label in (*known, *labels)}
     if len(kinds) > 1:
         raise DtypeError(
             "labels of one kind, integers or strings", " and ".join(sorted(kinds)), "Convert some."
         )
+    return sorted(set(labels) - set(known))
 
 
 # -- targets ---------------------------------------------------------------------------------------
@@ -167,24 +159,21 @@ def _log_normal(alpha: float) -> tuple[float, float]:
 # -- probabilities ---------------------------------------------------------------------------------
 
 
-def normal_draws(num_samples: int, classes: int, like: Tensor) -> Tensor:
-    """Quasi-random normal numbers, ``num_samples x classes``, the same at every call: probabilities
-    are repeatable and smooth in the points.
-    """
-    Z: Tensor = draw_sobol_normal_samples(d=classes, n=num_samples, seed=0, dtype=torch.float64)
-    return Z.to(like)
+def softmax_draws(mean: Tensor, variance: Tensor, num_samples: int) -> Tensor:
+    """Softmax of quasi-random draws from ``N(mean, variance)``, independent across classes.
 
-
-def softmax_draws(mean: Tensor, variance: Tensor, Z: Tensor) -> Tensor:
-    """Softmax of draws from ``N(mean, variance)``, independent across classes.
+    The underlying normal numbers are the same at every call: probabilities are repeatable and
+    smooth in the points.
 
     Args:
         mean: ``batch_shape x C``.
         variance: ``batch_shape x C``.
-        Z: ``S x C`` standard normal numbers.
+        num_samples: Number of draws.
 
     Returns:
-        ``S x batch_shape x C``.
+        ``num_samples x batch_shape x C``.
     """
-    draws = Z.reshape(len(Z), *[1] * (mean.ndim - 1), Z.shape[-1])
-    return torch.softmax(mean + variance.clamp_min(0.0).sqrt() * draws, -1)
+    C = mean.shape[-1]
+    Z: Tensor = draw_sobol_normal_samples(d=C, n=num_samples, seed=0, dtype=torch.float64)
+    Z = Z.to(mean).reshape(num_samples, *[1] * (mean.ndim - 1), C)
+    return torch.softmax(mean + variance.clamp_min(0.0).sqrt() * Z, -1)

@@ -18,7 +18,6 @@ from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor, nn
 
-from bo_stream.base import checkpoint
 from bo_stream.base.checks import inputs_of
 from bo_stream.base.composite import CompositeModel, entries
 from bo_stream.base.fitting import FitMemory, FitReport, check_evaluations
@@ -30,7 +29,6 @@ from bo_stream.mathematics.labels import (
     Label,
     LabelTargets,
     checked_classes,
-    normal_draws,
     read_labels,
     softmax_draws,
     unseen,
@@ -241,9 +239,7 @@ class DirichletClassifier(CompositeModel):
             streams += [emptied(streams[0]) for _ in late]
             model = self._combined(streams, self._targets)
         before = informative_classes(seen)
-        column = {label: k for k, label in enumerate(seen)}
-        index = torch.tensor([column[label] for label in labels], device=X.device)
-        named = index.unsqueeze(-1) == torch.arange(len(seen), device=X.device)
+        named = torch.tensor([[label == one for one in seen] for label in labels], device=X.device)
         for label in labels:
             seen[label] += 1
         self._become(model, streams, seen, self._targets)
@@ -368,10 +364,9 @@ class DirichletClassifier(CompositeModel):
         if type(num_samples) is not int or num_samples < 1:
             raise InputError("num_samples >= 1", repr(num_samples), "512 is plenty.")
         self.model.transformed(X)  # or refuse
-        Z = normal_draws(num_samples, self.num_outputs, X)
-        step = max(1, AT_ONCE // Z.numel())
+        chunks = X.split(max(1, AT_ONCE // (num_samples * self.num_outputs)), -2)
         with torch.no_grad():
-            parts = [softmax_draws(*self.latent(x), Z).mean(0) for x in X.split(step, -2)]
+            parts = [softmax_draws(*self.latent(x), num_samples).mean(0) for x in chunks]
         return torch.cat(parts, -2)
 
     def predict(self, X: Tensor) -> Tensor | list[str]:
@@ -400,46 +395,19 @@ class DirichletClassifier(CompositeModel):
         return {**self._shared_arguments("train_X"), "train_y": [], "classes": self.classes}
 
     def _header(self) -> dict[str, Any]:
-        seen = {"classes": self.classes, "counts": list(self._seen.values())}
-        return {"class": type(self).__name__, **seen, "alpha_epsilon": self.alpha_epsilon}
+        return {"class": type(self).__name__, "classes": self.classes}
 
-    @all_or_nothing
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> Any:
-        """Load hyperparameters and, if it has no data, everything; on an error nothing changes.
+    def _noted(self) -> dict[str, Any]:
+        return {"counts": list(self._seen.values()), "alpha_epsilon": self.alpha_epsilon}
 
-        As in `StreamingGP.load_state_dict`; classes and ``alpha_epsilon`` count as data. A
-        classifier that has data takes hyperparameters of the same classes in the same order.
-
-        Raises:
-            StateError: if the saved state does not match this classifier.
-        """
-        if strict or checkpoint.EXTRA in state_dict:
-            header = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA)) or {}
-            if header.get("class") != type(self).__name__:
-                kind = type(self).__name__
-                raise StateError(f"the state of a {kind}", repr(header), "Load its own.")
-            if not self.num_observed or header.get("classes") != self.classes:
-                self._take_classes(header)
-                for k, one in enumerate(self._streams()[1:]):
-                    one.load_state_dict(entries(state_dict, f"class_streams.{k}."), strict)
-        return self.model.load_state_dict(entries(state_dict, "model."), strict)
-
-    def _take_classes(self, header: Mapping[str, Any]) -> None:
-        """Become an empty classifier of the classes of a saved state."""
-        known, counts = header.get("classes", []), header.get("counts", [])
-        if not known or len(known) != len(counts) or "alpha_epsilon" not in header:
-            raise StateError("classes, each with a count", f"{dict(header)}", "It is damaged.")
-        model, streams = self.model, self._streams()[1:]
-        if known != self.classes:
-            if not streams or self.num_observed:
-                remedy = "Build it with these as `classes`."
-                raise StateError(f"classes {self.classes}", f"{known}", remedy)
-            streams = [emptied(streams[0]) for _ in known]
-            model = of_outputs(streams[0], len(known))
-        targets = LabelTargets(header["alpha_epsilon"])
-        self._become(model, streams, dict(zip(known, counts, strict=True)), targets)
+    def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
+        """Load the sums of the classes, their counts and ``alpha_epsilon``."""
+        if data is not None:
+            _, *streams = self._streams()
+            seen = dict(zip(self.classes, data["counts"], strict=True))
+            self._become(self.model, streams, seen, LabelTargets(data["alpha_epsilon"]))
+            for k, one in enumerate(streams):
+                one.load_state_dict(entries(state, f"class_streams.{k}."))
 
 
 def informative_classes(seen: Mapping[Label, int]) -> list[bool]:
@@ -476,9 +444,8 @@ def sum_of_regressions(streams: Sequence[StreamingGP], t: Tensor, d: Tensor) -> 
     largest = max(streams, key=lambda one: one.num_observed)
     state, count = largest._empty_state().along(largest.state, 0), 0
     for one, target, noise in zip(streams, t, d, strict=True):
-        if one.num_observed:
-            f = noise.rsqrt().reshape(1)  # outcomes (0 + t f) / f = t, noise 1 / f^2 = d
-            part = one._rescale(one.state, -target * f, f)
-            state = state.merged_at(part, count, one.num_observed)
-            count += one.num_observed
+        f = noise.rsqrt().reshape(1)  # outcomes (0 + t f) / f = t, noise 1 / f^2 = d
+        part = one._rescale(one.state, -target * f, f)
+        state = state.merged_at(part, count, one.num_observed)
+        count += one.num_observed
     return state

@@ -25,7 +25,6 @@ from gpytorch.priors import LogNormalPrior
 from scipy import stats
 from torch import Tensor
 
-from bo_stream.base import checkpoint
 from bo_stream.base.checks import inputs_of
 from bo_stream.base.composite import CompositeModel, entries
 from bo_stream.base.fitting import FitReport, check_evaluations
@@ -603,56 +602,32 @@ class CountGP(CompositeModel):
     # -- saving ----------------------------------------------------------------------------------
 
     def _arguments(self) -> dict[str, Any]:
-        counts = {"k": torch.empty(0), "likelihood": self.likelihood, "opening": self.opening}
+        counts = {"k": [], "likelihood": self.likelihood, "opening": self.opening}
         return self._shared_arguments("X") | counts
 
     def _header(self) -> dict[str, Any]:
         kind = {"name": type(self.likelihood).__name__, **asdict(self.likelihood)}
         return {"class": type(self).__name__, "likelihood": kind}
 
-    @all_or_nothing
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> Any:
-        """Load hyperparameters with the nugget and, if it has no data, everything.
-
-        As in `StreamingGP.load_state_dict`. Held targets are chosen again under what was loaded. On
-        an error nothing changes.
-
-        Raises:
-            StateError: if the saved state does not match this surrogate.
-        """
-        whole = strict or checkpoint.EXTRA in state_dict
-        header = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA))
-        mine = checkpoint.unpacked(self.get_extra_state())
-        if whole and header != mine:
-            raise StateError(f"the state of {mine}", repr(header), "Build it alike.")
-        takes_data, counts = whole and not self.num_observed, entries(state_dict, "counts.")
-        before = [t.detach().clone() for t in (*self.model.parameters(), self._state.nugget)]
-        result = self.model.load_state_dict(entries(state_dict, "model."), strict)
-        if takes_data:
-            self._load_counts(counts)
-            return result
-        if "nugget" in counts and self.likelihood.nugget == "learn":
+    def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
+        """Load counts, or the nugget, under which held targets are chosen again."""
+        counts, kind = entries(state, "counts."), self.likelihood
+        if data is not None:
+            sums = self.model.promises.additive
+            blank = replace(self._state, kept=self._kept()) if sums else self._state
+            tensors = dict(tensors_of(blank))
+            if counts.keys() != tensors.keys():
+                differ = ", ".join(sorted(counts.keys() ^ tensors.keys()))
+                raise StateError("all of the counts' state, and no more", differ, "Build it alike.")
+            copies = {k: counts[k].to(mine, copy=True) for k, mine in tensors.items()}
+            loaded: CountState = with_tensors(blank, copies)
+            check_shapes(loaded, {**self.model._sizes(), "n": int(loaded.kept.count)})
+            self._change(**vars(loaded))
+            return
+        if "nugget" in counts and kind.nugget == "learn":
             self._change(nugget=counts["nugget"].to(self._state.nugget, copy=True))
-        after = (*self.model.parameters(), self._state.nugget)
-        if self.refreshable and not all(map(torch.equal, after, before)):
-            for _ in range(SWEEPS if len(self._state.held) else 0):
-                self._sweep(learns=False)
-        return result
-
-    def _load_counts(self, saved: Mapping[str, Tensor]) -> None:
-        """Take over a saved state, beside the surrogate as it was loaded."""
-        sums = self.model.promises.additive
-        blank = replace(self._state, kept=self._kept()) if sums else self._state
-        tensors = dict(tensors_of(blank))
-        if saved.keys() != tensors.keys():
-            differ = ", ".join(sorted(saved.keys() ^ tensors.keys()))
-            raise StateError("all of the counts' state, and no more", differ, "Build it alike.")
-        copies = {k: saved[k].to(mine, copy=True) for k, mine in tensors.items()}
-        state: CountState = with_tensors(blank, copies)
-        check_shapes(state, {**self.model._sizes(), "n": int(state.kept.count)})
-        self._change(**vars(state))
+        for _ in range(SWEEPS if self.refreshable and len(self._state.held) else 0):
+            self._sweep(learns=False)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.outcomes import OutcomeDistribution
+from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
 from bo_stream.mathematics.warp import unwarped
 
 WEIGHTS = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
@@ -17,7 +17,7 @@ VARIANCES = torch.tensor([[1.0, 0.04], [0.3, 0.01], [2.0, 0.02]], dtype=torch.fl
 WARP = torch.tensor([2.0, 0.7, 1.1, 1.8, -1e9], dtype=torch.float64)  # smooth where it matters
 
 OUTCOMES: dict[str, Any] = {
-    "itself": None,
+    "linear": Linear(torch.tensor(3.0).double(), torch.tensor(2.0).double()),
     "warp": lambda w: unwarped(w, WARP),
     "prevalence": torch.sigmoid,
     "rate": torch.exp,
@@ -29,17 +29,13 @@ def made(name: str, kernels: int = 3) -> OutcomeDistribution:
     return OutcomeDistribution(weights, MEANS[:kernels], VARIANCES[:kernels], OUTCOMES[name])
 
 
-def outcome(name: str, w: Tensor) -> Tensor:
-    return w if OUTCOMES[name] is None else OUTCOMES[name](w)
-
-
 def slow(name: str, function: Any, kernels: int = 3) -> Tensor:
     """The expectation of a function of the outcome, by a sum over 40,001 latent values."""
     w = torch.linspace(-20.0, 20.0, 40_001, dtype=torch.float64).reshape(-1, 1, 1)
     found = made(name, kernels)
     density = torch.exp(-0.5 * (w - found.means).square() / found.variances)
     density = (density / (2.0 * math.pi * found.variances).sqrt() * found.weights[:, None]).sum(1)
-    values = function(outcome(name, w[:, 0].expand(-1, 2)))
+    values = function(OUTCOMES[name](w[:, 0].expand(-1, 2)))
     return torch.trapezoid(values * density, dx=1e-3, dim=0)
 
 
@@ -75,7 +71,7 @@ def test_quantiles_are_where_probabilities_say(name: str) -> None:
 def test_what_is_known_improves_by_what_it_is(name: str) -> None:
     """No variance: an outcome is its mean. No improvement on what is out of reach."""
     known = OutcomeDistribution(WEIGHTS[:1] * 2.0, MEANS[:1], 0.0 * MEANS[:1], OUTCOMES[name])
-    y = outcome(name, MEANS[0])
+    y = OUTCOMES[name](MEANS[0])
     torch.testing.assert_close(known.mean, y)
     targets = torch.tensor([float(y[0]) - 0.1, float("inf")], dtype=torch.float64)
     gains = known.expected_improvement(targets)
