@@ -10,16 +10,17 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bo_stream.base.options import whole_number
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.computation_aware import (
     ActionMatrix,
     BlockMatrix,
     DenseMatrix,
-    identity_actions,
+    cross_product,
     kernel_values,
     locality_blocks,
+    neighbours,
     split_blocks,
-    symmetric_product,
 )
 from bo_stream.mathematics.kernels import scaled
 
@@ -72,7 +73,7 @@ class Identity(Actions):
 
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
         """S = I_n."""
-        return identity_actions(X)
+        return neighbours(X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +90,7 @@ class CountedActions(Actions):
     num_actions: int
 
     def __post_init__(self) -> None:
-        i = self.num_actions
-        if not isinstance(i, int) or isinstance(i, bool) or i < 1:
-            raise InputError("num_actions >= 1, an int", f"{i!r}", "Give the number of actions.")
+        whole_number("num_actions", self.num_actions, 1)
 
     def budget(self) -> int:
         """The number of actions."""
@@ -153,7 +152,7 @@ class BlockSparse(CountedActions):
         else:
             block = locality_blocks(_in_lengthscales(X, kernel), self.num_actions)
         S = BlockMatrix(block, self._start(X), min(self.num_actions, n))
-        if n and not bool((S.gram_diagonal(torch.ones_like(S.values)) > 0).all()):
+        if n and not bool((S.gram(torch.ones_like(S.values)).diagonal() > 0).all()):
             raise InputError(
                 "values finite and not all zero in any block",
                 "a block of zeros or NaN",
@@ -211,7 +210,7 @@ class ConjugateGradient(CountedActions):
         def product(s: Tensor) -> Tensor:
             if K is not None:
                 return K @ s
-            return symmetric_product(kernel, X, DenseMatrix(s[:, None]))[:, 0]
+            return cross_product(kernel, X, X, DenseMatrix(s[:, None]))[:, 0]
 
         for j in range(i):
             length = residual.norm()

@@ -616,9 +616,6 @@ class StreamMLL(MarginalLogLikelihood):
         optimizer(self, closure=self.closure(), **options)
         self.eval()
 
-    def refresh(self) -> None:
-        """Take what a fit has changed besides the hyperparameters; by default nothing."""
-
 
 def check_evaluations(max_evals: int | None) -> None:
     """Refuse limits below one evaluation.

@@ -608,7 +608,6 @@ class StreamingGP(GaussianModel):
             self.fit(options.get("max_evals", options.get("options", {}).get("maxiter")))
         else:
             self._climb(objective, optimizer, options)
-        objective.refresh()
         return mll.eval()
 
     @exclusive

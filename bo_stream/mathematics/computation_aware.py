@@ -15,8 +15,8 @@ its log evidence.
 The posterior is conditioned on actions, the linear functionals S'y [eq. 14; MATHS 5.1, 5.3].
 `BlockMatrix` has one value a row (its column given by an index), so S costs O(n); `DenseMatrix` has
 all n i numbers. Columns are kept at length one, S'S = I; the posterior depends on the span of S
-alone. Products with kernel matrices take O(n i) memory. For K(X, X) S square tiles of the kernel
-matrix, half of them by symmetry, are computed one after the other, and again in the backward.
+alone. Products with kernel matrices take O(n i) memory: rows of the kernel matrix are computed in
+turn, and again in the backward.
 
 Actions are compressed without the data: pairs that lose least are merged [MATHS 5.4]. For any
 full-rank T (i x i'), S T spans less than S and L_new = chol(T'L L'T): the posterior given (S T)'y
@@ -36,7 +36,6 @@ rank the pairs: phi along (alpha_a, alpha_b) preserves it for each of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -49,9 +48,10 @@ from torch.utils.checkpoint import checkpoint
 from bo_stream.errors import StateError
 from bo_stream.mathematics.autograd import refused
 from bo_stream.mathematics.kernels import stationary
-from bo_stream.mathematics.linalg import REPAIR, chol_psd
+from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import Path, noisy, prior_path
-from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import nested, shaped
 
 __all__ = [
     "ActionBasis",
@@ -62,17 +62,11 @@ __all__ = [
     "Projected",
     "compress",
     "cross_product",
-    "factor",
-    "identity_actions",
     "kernel_values",
     "locality_blocks",
     "neighbours",
     "split_blocks",
-    "symmetric_product",
 ]
-
-TILES = {"cpu": 320, "cuda": 4096}
-"""Rows and columns of a tile of the kernel matrix by device."""
 
 CHUNK = 2**18
 """Kernel values between points and data in memory at once: 2 MB in float64."""
@@ -96,19 +90,6 @@ class BlockMatrix:
     values: Tensor
     num_actions: int
 
-    @property
-    def num_rows(self) -> int:
-        """Rows n."""
-        return self.block.shape[0]
-
-    def strip(self, rows: slice) -> tuple[slice, Tensor]:
-        """The columns that some rows meet, and S restricted to both, dense."""
-        block = self.block[rows]
-        first = int(block.min())
-        S = self.values.new_zeros(len(block), int(block.max()) + 1 - first)
-        columns = slice(first, first + S.shape[1])
-        return columns, S.scatter(1, (block - first)[:, None], self.values[rows, None])
-
     def transpose_times(self, A: Tensor) -> Tensor:
         """S'A for A ``n`` or ``n x p``. O(n p)."""
         weighted = A * (self.values if A.dim() == 1 else self.values[:, None])
@@ -120,23 +101,15 @@ class BlockMatrix:
         out = K.new_zeros(K.shape[0], self.num_actions)
         return out.scatter_add(1, self.block.expand(K.shape[0], -1), K * self.values)
 
-    def gram_diagonal(self, weights: Tensor) -> Tensor:
-        """The diagonal of S' diag(weights) S, ``i``, all of it, as no two columns share a row."""
-        squares = self.values.square() * weights
-        return squares.new_zeros(self.num_actions).index_add(0, self.block, squares)
-
     def gram(self, weights: Tensor) -> Tensor:
-        """S' diag(weights) S, ``i x i``."""
-        return torch.diag_embed(self.gram_diagonal(weights))
-
-    def gram_logdet(self, weights: Tensor) -> Tensor:
-        """log|S' diag(weights) S|."""
-        return self.gram_diagonal(weights).log().sum()
+        """S' diag(weights) S, ``i x i``, diagonal, as no two columns share a row."""
+        squares = self.values.square() * weights
+        return squares.new_zeros(self.num_actions).index_add(0, self.block, squares).diag_embed()
 
     def normalised(self) -> BlockMatrix:
         """The same span with columns of unit length."""
-        norms = self.gram_diagonal(torch.ones_like(self.values)).sqrt()
-        return replace(self, values=self.values / norms[self.block])
+        lengths = self.gram(torch.ones_like(self.values)).diagonal().sqrt()
+        return replace(self, values=self.values / lengths[self.block])
 
     def append(self, other: BlockMatrix) -> BlockMatrix:
         """blkdiag(S, other)."""
@@ -144,14 +117,14 @@ class BlockMatrix:
         values = torch.cat([self.values, other.values])
         return BlockMatrix(block, values, self.num_actions + other.num_actions)
 
-    def merge(self, target: Tensor, weights: Tensor) -> BlockMatrix:
-        """S T for T[a, target[a]] = weights[a]: the blocks of one target become one block."""
-        block, values = target[self.block], self.values * weights[self.block]
-        return BlockMatrix(block, values, int(target.max()) + 1)
+    def merge(self, T: BlockMatrix) -> BlockMatrix:
+        """S T: the blocks of the rows of T that share a column become one block."""
+        values = self.values * T.values[self.block]
+        return BlockMatrix(T.block[self.block], values, T.num_actions)
 
     def dense(self) -> Tensor:
         """S, ``n x i``."""
-        S = self.values.new_zeros(self.num_rows, self.num_actions)
+        S = self.values.new_zeros(len(self.values), self.num_actions)
         return S.scatter(1, self.block[:, None], self.values[:, None])
 
 
@@ -170,15 +143,6 @@ class DenseMatrix:
         """Columns i."""
         return self.values.shape[1]
 
-    @property
-    def num_rows(self) -> int:
-        """Rows n."""
-        return self.values.shape[0]
-
-    def strip(self, rows: slice) -> tuple[slice, Tensor]:
-        """All columns, and some rows of S."""
-        return slice(None), self.values[rows]
-
     def transpose_times(self, A: Tensor) -> Tensor:
         """S'A for A ``n`` or ``n x p``. O(n i p)."""
         return self.values.mT @ A
@@ -191,18 +155,13 @@ class DenseMatrix:
         """S' diag(weights) S, ``i x i``. O(n i^2)."""
         return self.values.mT @ (weights[:, None] * self.values)
 
-    def gram_logdet(self, weights: Tensor) -> Tensor:
-        """log|S' diag(weights) S|."""
-        return 2.0 * torch.linalg.cholesky(self.gram(weights)).diagonal().log().sum()
-
     def append(self, other: BlockMatrix) -> DenseMatrix:
         """blkdiag(S, other)."""
         return DenseMatrix(torch.block_diag(self.values, other.dense()))
 
-    def merge(self, target: Tensor, weights: Tensor) -> DenseMatrix:
-        """S T for T[a, target[a]] = weights[a]."""
-        T = self.values.new_zeros(target.numel(), int(target.max()) + 1)
-        return DenseMatrix(self.values @ T.scatter(1, target[:, None], weights[:, None]))
+    def merge(self, T: BlockMatrix) -> DenseMatrix:
+        """S T."""
+        return DenseMatrix(T.right_of(self.values))
 
     def dense(self) -> Tensor:
         """S itself."""
@@ -212,17 +171,12 @@ class DenseMatrix:
 ActionMatrix = BlockMatrix | DenseMatrix
 
 
-def identity_actions(X: Tensor) -> BlockMatrix:
-    """S = I: one action for each of the points ``n x d``."""
-    n = X.shape[0]
-    return BlockMatrix(torch.arange(n, device=X.device), X.new_ones(n), n)
-
-
-def neighbours(X: Tensor, most: int | None) -> BlockMatrix:
+def neighbours(X: Tensor, most: int | None = None) -> BlockMatrix:
     """One action for each of the points ``n x d``, or for each of ``most`` blocks of neighbours."""
-    if most is None or X.shape[0] <= most:
-        return identity_actions(X)
-    return BlockMatrix(locality_blocks(X, most), torch.ones_like(X[:, 0]), most).normalised()
+    n, ones = X.shape[0], torch.ones_like(X[:, 0])
+    if most is None or n <= most:
+        return BlockMatrix(torch.arange(n, device=X.device), ones, n)
+    return BlockMatrix(locality_blocks(X, most), ones, most).normalised()
 
 
 # -- blocks ------------------------------------------------------------------------------------
@@ -281,96 +235,27 @@ def _line_up(points: Tensor) -> Tensor:
 # -- products with kernel matrices -------------------------------------------------------------
 
 
-def symmetric_product(
-    kernel: Kernel, X: Tensor, S: ActionMatrix, tile: int | None = None
-) -> Tensor:
-    """K(X, X) S, differentiable, once, in the kernel's parameters and a block-sparse S's values.
+def cross_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix) -> Tensor:
+    """K(X*, X) S, differentiable in X* or in the kernel's parameters and the values of S.
 
     Args:
         kernel: A gpytorch kernel without batch dimensions (or with one of size 1).
-        X: ``n x d`` inputs, float64, constants of the gradient.
+        X_star: ``p x d``, float64.
+        X: ``n x d``, float64, constants of the gradient.
         S: Actions, ``n x i``.
-        tile: Rows and columns of a tile; by default `TILES`.
 
     Returns:
-        ``n x i``, float64. n^2 / 2 kernel values, as many again in the backward, O(n i) memory.
+        ``p x i``, float64. O(p n) time, O(p i) memory.
     """
-    tile = tile or TILES.get(X.device.type, TILES["cpu"])
-    if isinstance(S, DenseMatrix):
-        return _product(kernel, X, S, tile)
-    order = S.block.argsort(stable=True)  # few columns meet in a tile
-    in_order = BlockMatrix(S.block[order], S.values[order], S.num_actions)
-    return _product(kernel, X[order], in_order, tile)[order.argsort()]
 
-
-def _product(kernel: Kernel, X: Tensor, S: ActionMatrix, tile: int) -> Tensor:
-    product: Tensor = TiledProduct.apply(kernel, X, S, tile, S.values, *kernel.parameters())
-    return product
-
-
-class TiledProduct(Function):
-    """K(X, X) S; differentiable in the values of S and the kernel's parameters, once."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, kernel: Kernel, X: Tensor, S: ActionMatrix, tile: int, *inputs: Tensor
-    ) -> Tensor:
-        """The product; keeps its arguments only."""
-        ctx.kernel, ctx.X, ctx.S, ctx.tile = kernel, X, S, tile
-        ctx.save_for_backward(*inputs)
-        B = X.new_zeros(X.shape[0], S.num_actions)
-        for rows, others in _tiles(X.shape[0], tile):
-            K, scale = scaled_values(kernel, X[rows], X[others])
-            (i, S_rows), (j, S_others) = S.strip(rows), S.strip(others)
-            B[rows, j] += scale * (K @ S_others)
-            if rows != others:
-                B[others, i] += scale * (K.mT @ S_rows)
-        return B
-
-    @staticmethod
-    def backward(ctx: Any, B_bar: Tensor) -> tuple[Tensor | None, ...]:
-        """Kernel values again, tile by tile."""
-        inputs = ctx.saved_tensors
-        wanted = [t for t in inputs if t.requires_grad]
-        sums = [torch.zeros_like(t) for t in wanted]
-        with torch.enable_grad():
-            S = replace(ctx.S, values=inputs[0])
-            for rows, others in _tiles(ctx.X.shape[0], ctx.tile):
-                K, scale = scaled_values(ctx.kernel, ctx.X[rows], ctx.X[others])
-                (i, S_rows), (j, S_others) = S.strip(rows), S.strip(others)
-                part = ((K @ S_others) * B_bar.detach()[rows, j]).sum()
-                if rows != others:
-                    part = part + ((K.mT @ S_rows) * B_bar.detach()[others, i]).sum()
-                slopes = torch.autograd.grad(scale * part, wanted, allow_unused=True)
-                for total, slope in zip(sums, slopes, strict=True):
-                    total += 0.0 if slope is None else slope
-        if torch.is_grad_enabled():
-            what = "products of a kernel matrix with actions"
-            sums = refused(sums, (*wanted, B_bar), what)
-        found = iter(sums)
-        return None, None, None, None, *(next(found) if t.requires_grad else None for t in inputs)
-
-
-def _tiles(n: int, tile: int) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns of the tiles on and above the diagonal."""
-    strips = [slice(start, start + tile) for start in range(0, n, tile)]
-    for k, rows in enumerate(strips):
-        for others in strips[k:]:
-            yield rows, others
-
-
-def cross_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix) -> Tensor:
-    """K(X*, X) S, ``p x i``, differentiable in X* (``p x d``). O(p n) time, O(p i) memory."""
-
-    def product(rows: Tensor) -> Tensor:
-        if not rows.requires_grad:
-            return S.right_of(kernel_values(kernel, rows, X))
-        return S.right_of(kernel(rows, X).to_dense().reshape(rows.shape[0], X.shape[0]).double())
+    def product(points: Tensor) -> Tensor:
+        K, scale = scaled_values(kernel, points, X)
+        return scale * S.right_of(K)
 
     chunks = X_star.split(max(1, CHUNK // max(X.shape[0], 1)))
     if len(chunks) == 1 or not torch.is_grad_enabled():
-        return torch.cat([product(rows) for rows in chunks])
-    return torch.cat([checkpoint(product, rows, use_reentrant=False) for rows in chunks])
+        return torch.cat([product(points) for points in chunks])
+    return torch.cat([checkpoint(product, points, use_reentrant=False) for points in chunks])
 
 
 def kernel_values(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
@@ -384,10 +269,10 @@ def scaled_values(kernel: Kernel, X1: Tensor, X2: Tensor) -> tuple[Tensor, Tenso
 
     A stationary kernel is os f(h), h = -r^2 / 2, r^2 = sum_j ((x_j - x'_j) / ls_j)^2 [MATHS 0].
     For RBF and smooth Matern kernels h is one matrix product of the inputs bordered by their norms,
-    and f a closed form, at half the cost of gpytorch's.
+    and f a closed form, at half the cost of gpytorch's; not for derivatives in the inputs.
     """
     form = stationary(kernel, X1.shape[-1])
-    if form is None or form.nu < 1.0:
+    if form is None or form.nu < 1.0 or X1.requires_grad:
         return kernel(X1, X2).to_dense().reshape(X1.shape[0], X2.shape[0]).double(), 1.0
     z1, z2 = ((X - X2.mean(0)) / form.lengthscales(X1.shape[-1], 1) for X in (X1, X2))
     half1, half2 = (-0.5 * z.square().sum(-1, keepdim=True) for z in (z1, z2))
@@ -412,13 +297,17 @@ class _Shape(Function):
                 slope = e.mul_(3.0)
             else:
                 f, slope = torch.addcmul(f, u.square_(), e, value=1.0 / 3.0), slope.mul(5.0 / 3.0)
-        ctx.save_for_backward(slope)
+        ctx.save_for_backward(h, slope)
         return f
 
     @staticmethod
     def backward(ctx: Any, f_bar: Tensor) -> tuple[Tensor, None]:
         """f_bar f'(h)."""
-        return f_bar * ctx.saved_tensors[0], None
+        h, slope = ctx.saved_tensors
+        h_bar = f_bar * slope
+        if torch.is_grad_enabled():
+            (h_bar,) = refused([h_bar], (h, f_bar), "kernel values of a computation-aware GP")
+        return h_bar, None
 
 
 # -- the posterior and its losses ---------------------------------------------------------------
@@ -445,15 +334,33 @@ class Projected:
     delta: Tensor
 
     @classmethod
-    def of(cls, kernel: Kernel, X: Tensor, S: ActionMatrix, noise: Tensor) -> Projected:
+    def of(
+        cls, kernel: Kernel, X: Tensor, S: ActionMatrix, noise: Tensor, repair: float = 0.0
+    ) -> Projected:
         """At inputs ``n x d``, differentiable in kernel, noise and S. O(n^2 + i^3), O(n i) memory.
+
+        Args:
+            kernel: The prior's kernel.
+            X: Inputs.
+            S: Actions, ``n x i``.
+            noise: Noise variances, ``n``.
+            repair: The largest jitter for G, as in `chol_psd`.
 
         Raises:
             StateError: if G is not positive definite.
         """
-        B, delta = symmetric_product(kernel, X, S), S.gram(noise)
+
+        def error(row: int) -> StateError:
+            return StateError(
+                "S'(K + D)S positive definite",
+                f"a failure at action {row} of {S.num_actions}",
+                "Give linearly independent actions, or noise above 1e-12 of the outputscale.",
+            )
+
+        B, delta = cross_product(kernel, X, X, S), S.gram(noise)
         prior_variance = kernel(X, diag=True).double().reshape(-1)
-        return cls(S, noise, prior_variance, B, _chol(S.transpose_times(B) + delta), delta)
+        L = chol_psd(S.transpose_times(B) + delta, repair, error)
+        return cls(S, noise, prior_variance, B, L, delta)
 
     def weights(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """For residuals e = y - c, ``n x p``, w = L^-1 S'e and v = L^-T w, ``i x p``."""
@@ -476,7 +383,7 @@ class Projected:
         # v'S'KS v = w'w - v'delta v and tr(G^-1 S'KS) = i - tr(G^-1 delta), as S'KS = G - delta
         fit = w.square().sum() - v @ self.delta @ v
         trace = v.numel() - (torch.cholesky_inverse(self.L) * self.delta).sum()
-        logs = self._logdet() - self.S.gram_logdet(self.noise) + self.noise.log().sum()
+        logs = self._logdet() - self.delta.logdet() + self.noise.log().sum()
         logs = logs + e.numel() * math.log(2.0 * math.pi)
         return -0.5 * ((misfit / self.noise).sum() + fit - trace + logs)
 
@@ -486,7 +393,7 @@ class Projected:
         It sees S'y alone, not what S leaves out: for study, not recommended for training.
         """
         w = self.weights(e[:, None])[0]
-        logs = self._logdet() - self.S.gram_logdet(torch.ones_like(self.noise))
+        logs = self._logdet() - self.S.gram(torch.ones_like(self.noise)).logdet()
         return -0.5 * (w.square().sum() + logs + w.numel() * math.log(2.0 * math.pi))
 
     def best_constant(self, y: Tensor) -> Tensor:
@@ -505,36 +412,12 @@ class Projected:
         return 2.0 * self.L.diagonal().log().sum()
 
 
-def factor(kernel: Kernel, X: Tensor, S: ActionMatrix, noise: Tensor) -> Tensor:
-    """L = chol(S'(K + D)S), ``i x i``, for inputs ``n x d`` and noise variances ``n``.
-
-    A failure is mended by a little more noise. O(n^2) kernel values, O(n i) memory.
-
-    Raises:
-        StateError: as `Projected.of`.
-    """
-    return _chol(S.transpose_times(symmetric_product(kernel, X, S)) + S.gram(noise), REPAIR)
-
-
-def _chol(G: Tensor, repair: float = 0.0) -> Tensor:
-    def error(row: int) -> StateError:
-        return StateError(
-            "S'(K + D)S positive definite",
-            f"a failure at action {row} of {G.shape[-1]}",
-            "Give linearly independent actions, or noise above 1e-12 of the outputscale.",
-        )
-
-    return chol_psd(G, repair, error)
-
-
 @dataclass(frozen=True)
 class CaGPState:
     """All data, the actions and their factor, and what the fits have left.
 
     Attributes:
-        X: Inputs, ``n x d``.
-        Y: Targets, ``n``.
-        R: Noise variances before the prior's noise scale, ``n``.
+        rows: The data.
         block: Column of each row of a block-sparse S; else empty.
         values: The values of a block-sparse S, ``n``; else empty.
         dense: A dense S, ``n x i``; else empty.
@@ -546,9 +429,7 @@ class CaGPState:
         residuals: Their number.
     """
 
-    X: Tensor = shaped("n d")
-    Y: Tensor = shaped("n")
-    R: Tensor = shaped("n", "positive")
+    rows: Rows = nested()
     block: Tensor = shaped("b", "not negative")
     values: Tensor = shaped("b")
     dense: Tensor = shaped("e f")
@@ -564,14 +445,8 @@ class CaGPState:
         """Before any data of ``dim`` inputs, under these hyperparameters (flat)."""
         none, square = torch.empty(0, dtype=torch.float64), torch.empty(0, 0, dtype=torch.float64)
         block, count = torch.empty(0, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
-        X, zero = square.new_empty(0, dim), none.new_zeros(())
-        parts = X, none, none, block, none, square, square
-        return cls(*parts, made_with, count, count, zero, zero)
-
-    @property
-    def size(self) -> int:
-        """The number of data n."""
-        return self.X.shape[0]
+        zero, rows = none.new_zeros(()), Rows.empty(dim)
+        return cls(rows, block, none, square, square, made_with, count, count, zero, zero)
 
     @property
     def S(self) -> ActionMatrix:
@@ -596,16 +471,13 @@ class CaGPState:
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The same data with targets ``(y - shift) / factor``; known noise takes a new factor."""
-        state = replace(self, Y=(self.Y - shift) / factor)
-        if not known_noise:
-            return state
-        return replace(state, R=self.R / factor.square()).with_actions(self.S)
+        state = replace(self, rows=self.rows.rescaled(shift, factor, known_noise))
+        return state.with_actions(self.S) if known_noise else state
 
-    def after_fit(self, learned: bool | None) -> Self:
-        """After a fit; ``learned``: whether learning values has converged, None if not tried."""
-        now, zero = torch.full_like(self.fitted, self.size), torch.zeros_like(self.residuals)
-        count = self.learned if learned is None else now * learned
-        return replace(self, fitted=now, learned=count, chi_square=zero, residuals=zero)
+    def after_fit(self) -> Self:
+        """With the counts of the refit schedule as after a fit."""
+        now, zero = torch.full_like(self.fitted, len(self.rows)), torch.zeros_like(self.residuals)
+        return replace(self, fitted=now, chi_square=zero, residuals=zero)
 
 
 @dataclass(frozen=True)
@@ -664,9 +536,10 @@ def compress(
     """
     u = projected_residual
     while S.num_actions > num_actions:
-        target, weights = choose_merges(L, S.gram(noise), u, num_actions)
-        S, L = S.merge(target, weights), merged_factor(L, target, weights)
-        u = torch.zeros_like(L[0]).index_add(0, target, u * weights)
+        T = choose_merges(L, S.gram(noise), u, num_actions)
+        R = torch.linalg.qr(T.right_of(L.mT), mode="r")[1]
+        signs = torch.where(R.diagonal() < 0, -1.0, 1.0)
+        S, L, u = S.merge(T), (signs[:, None] * R).mT.contiguous(), T.transpose_times(u)
     return S, L
 
 
@@ -703,7 +576,7 @@ def merge_loss(
 
 def choose_merges(
     L: Tensor, delta: Tensor, projected_residual: Tensor, num_actions: int
-) -> tuple[Tensor, Tensor]:
+) -> BlockMatrix:
     """T that brings i actions down to ``num_actions`` by merging disjoint pairs, cheapest first.
 
     A pair takes part in one merge of a call; where too many actions must go for that, the caller
@@ -713,47 +586,24 @@ def choose_merges(
         L: chol(G), ``i x i``.
         delta: S'D S, ``i x i``.
         projected_residual: S'e, ``i``.
-        num_actions: Actions wanted; at least i / 2 are kept.
+        num_actions: Actions wanted, fewer than i; at least i / 2 are kept.
 
     Returns:
-        ``target`` (``i``, the new column of each old one) and ``weights`` (``i``): T[a, target[a]]
-        = weights[a]. O(i^3).
+        T, ``i x i'``, one value a row. O(i^3).
     """
     i = L.shape[-1]
-    if num_actions >= i:
-        return torch.arange(i, device=L.device), torch.ones_like(projected_residual)
     alpha = torch.cholesky_solve(projected_residual[:, None], L)[:, 0]
-    terms = torch.cholesky_inverse(L), torch.cholesky_inverse(torch.linalg.cholesky(delta)), alpha
+    G_inv, delta_inv = (torch.cholesky_inverse(F) for F in (L, torch.linalg.cholesky(delta)))
     pairs = torch.triu_indices(i, i, 1, device=L.device)
-    G_inv, delta_inv, _ = terms
     loss, _ = merge_loss(G_inv.float(), delta_inv.float(), alpha.float(), pairs, COARSE)
-    merged = _disjoint(pairs[:, loss.argsort(stable=True)], i, min(i - num_actions, i // 2))
-    _, phi = merge_loss(*terms, merged, FINE)
+    chosen, free = list[tuple[int, int]](), set(range(i))
+    for a, b in pairs[:, loss.argsort(stable=True)].mT.tolist():
+        if len(chosen) < min(i - num_actions, i // 2) and {a, b} <= free:
+            chosen.append((a, b))
+            free -= {a, b}
+    first, second = merged = torch.tensor(chosen, device=L.device).mT
+    _, phi = merge_loss(G_inv, delta_inv, alpha, merged, FINE)
     target, weights = torch.arange(i, device=L.device), torch.ones_like(alpha)
-    target[merged[1]] = merged[0]
-    weights[merged[0]], weights[merged[1]] = phi.cos(), phi.sin()
-    return target.unique(return_inverse=True)[1], weights
-
-
-def _disjoint(pairs: Tensor, i: int, wanted: int) -> Tensor:
-    """The first ``wanted`` of the pairs (``2 x P``) that share no action with an earlier one."""
-    free = torch.ones(i, dtype=torch.bool, device=pairs.device)
-    chosen: list[tuple[int, int]] = []
-    while len(chosen) < wanted:
-        pairs = pairs[:, free[pairs].all(0)]
-        taken: set[int] = set()
-        for a, b in pairs[:, :64].mT.tolist():
-            if len(chosen) < wanted and not taken & {a, b}:
-                taken |= {a, b}
-                chosen.append((a, b))
-        free[list(taken)] = False
-    return torch.tensor(chosen, device=pairs.device).mT
-
-
-def merged_factor(L: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    """chol(T'L L'T) for T[a, target[a]] = weights[a] (``i`` each), by the QR of L'T. O(i i'^2)."""
-    T = L.new_zeros(L.shape[-1], int(target.max()) + 1)
-    T = T.scatter(1, target[:, None], weights[:, None])
-    R = torch.linalg.qr(L.mT @ T, mode="r")[1]
-    signs = torch.where(R.diagonal() < 0, -1.0, 1.0)
-    return (signs[:, None] * R).mT.contiguous()
+    target[second] = first
+    weights[first], weights[second] = phi.cos(), phi.sin()
+    return BlockMatrix(target.unique(return_inverse=True)[1], weights, i - len(chosen))

@@ -15,7 +15,7 @@ hyperparameters alternate with these.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, Unpack, cast
 
@@ -30,7 +30,6 @@ from bo_stream.base.fitting import (
     AscentObjective,
     Coordinates,
     FitReport,
-    StreamMLL,
     log_prior,
     profiled_mean,
 )
@@ -39,27 +38,24 @@ from bo_stream.base.schedule import RefitSchedule
 from bo_stream.base.snapshot import Derived, numbers_of
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import InputError
 from bo_stream.mathematics.computation_aware import (
     ActionBasis,
     ActionMatrix,
-    BlockMatrix,
     CaGPState,
     Projected,
     compress,
     cross_product,
-    factor,
     neighbours,
 )
 from bo_stream.mathematics.kernels import frozen_kernel
-from bo_stream.mathematics.linalg import bordered
+from bo_stream.mathematics.linalg import REPAIR, bordered
 from bo_stream.mathematics.process import Process, warn_if_missed
 from bo_stream.mathematics.rows import Rows
 
-__all__ = ["ActionMLL", "CaGP"]
+__all__ = ["CaGP"]
 
 Append = Literal["identity", "block"]
-Loss = Literal["elbo", "projected"]
 
 RELEARN = 1.25
 """Growth of n after which a fit learns the values of actions again."""
@@ -171,21 +167,17 @@ class CaGP(StreamingGP):
         merged. What is counted of surprises are the standardised residuals of the new projected
         data, predicted from the old.
         """
-        X = rows.X
-        pairs = (state.X, X), (state.Y, rows.y), (state.R, rows.r)
-        data = replace(
-            state, **{name: torch.cat(pair) for name, pair in zip("XYR", pairs, strict=True)}
-        )
-        if state.size == 0:
+        data = replace(state, rows=state.rows.joined(rows))
+        if not len(state.rows):
             S = self._built(data)
             return data.with_actions(S, self._factor_of(data, S), self._numbers())
         (S, L), budget = self._factored(), self.actions.budget()
-        S2 = neighbours(X, 1 if self.append == "block" else budget)
+        S2 = neighbours(rows.X, 1 if self.append == "block" else budget)
         i, S = S.num_actions, S.append(S2)
-        cross = S2.transpose_times(cross_product(self.covar_module, X, data.X, S))
-        corner = cross[:, i:] + S2.gram(self._noise(data)[state.size :])
+        cross = S2.transpose_times(cross_product(self.covar_module, rows.X, data.rows.X, S))
+        corner = cross[:, i:] + S2.gram(self._noise(data)[len(state.rows) :])
         L = bordered(L, cross[:, :i].mT, corner)
-        u = S.transpose_times(data.Y - self._prior_mean())
+        u = S.transpose_times(data.rows.y - self._prior_mean())
         w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[i:, 0]
         if self.max_actions is not None and S.num_actions > self.max_actions:
             S, L = compress(S, L, u, self._noise(data), budget or self.max_actions)
@@ -200,22 +192,22 @@ class CaGP(StreamingGP):
 
     def _noise(self, state: CaGPState) -> Tensor:
         """The noise variances of the data, ``n``, differentiable."""
-        return self._noise_scale() * state.R
+        return self._noise_scale() * state.rows.r
 
     @torch.no_grad()
     def _built(self, state: CaGPState) -> ActionMatrix:
         """The policy's actions for the data under the current hyperparameters."""
-        e, noise = state.Y - self._prior_mean(), self._noise(state)
-        return self.actions.build(state.X, e, noise, self.covar_module)
+        e, noise = state.rows.y - self._prior_mean(), self._noise(state)
+        return self.actions.build(state.rows.X, e, noise, self.covar_module)
 
     @torch.no_grad()
     def _factor_of(self, state: CaGPState, S: ActionMatrix) -> Tensor:
-        return factor(self.covar_module, state.X, S, self._noise(state))
+        return Projected.of(self.covar_module, state.rows.X, S, self._noise(state), REPAIR).L
 
     def _factored(self) -> tuple[ActionMatrix, Tensor]:
         """Actions and their factor under the current hyperparameters: O(n^2) if these changed."""
         state = cast(CaGPState, self.state)
-        if not state.size or (len(state.L) and torch.equal(state.made_with, self._numbers())):
+        if not len(state.rows) or (len(state.L) and torch.equal(state.made_with, self._numbers())):
             return state.S, state.L
 
         def make() -> tuple[ActionMatrix, Tensor]:
@@ -228,12 +220,12 @@ class CaGP(StreamingGP):
     def _build_process(self, state: CaGPState) -> Process:
         S, L = self._factored()
         mean, noise = self._prior_mean().clone(), self._noise(state)
-        u = S.transpose_times(state.Y - mean)
+        u = S.transpose_times(state.rows.y - mean)
         w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[:, 0]
         kernel = frozen_kernel(self.covar_module)
-        basis = ActionBasis(kernel, state.X, S, noise)
+        basis = ActionBasis(kernel, state.rows.X, S, noise)
         process = Process(kernel, basis, L[None], None, w[None], mean)
-        warn_if_missed(process, state.X, state.Y[None], noise[None])
+        warn_if_missed(process, state.rows.X, state.rows.Y, noise[None])
         return process
 
     # -- objective -------------------------------------------------------------------------------
@@ -247,27 +239,22 @@ class CaGP(StreamingGP):
 
     def projected_log_likelihood(self) -> Tensor:
         """Log density of the projected data S'y, S normalised [CaGP, eq. 9], without priors."""
-        return self._bound(self.S, "projected")[0]
+        projected, y = self._projected(self.S), self.state.rows.y
+        return projected.log_likelihood(y - self._prior_mean())
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The bound for the actions of the state."""
         return self._bound(self.state.S, profile_mean=profile_mean)
 
-    def _bound(
-        self, S: ActionMatrix, loss: Loss = "elbo", profile_mean: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """A loss as a log likelihood, and as `_objective` the optimal mean, differentiable in S."""
-        state = cast(CaGPState, self.state)
-        projected = Projected.of(self.covar_module, state.X, S, self._noise(state))
-        best = None
-        if profile_mean and state.size:
-            best = projected.best_constant(state.Y).detach().reshape(1)
-        e = state.Y - (self._prior_mean() if best is None else best)
-        return (projected.elbo if loss == "elbo" else projected.log_likelihood)(e), best
+    def _projected(self, S: ActionMatrix) -> Projected:
+        return Projected.of(self.covar_module, self.state.rows.X, S, self._noise(self.state))
 
-    def make_mll(self, loss: Loss = "elbo") -> ActionMLL:
-        """The objective of `fit_gpytorch_mll`; see `ActionMLL` for ``loss``."""
-        return ActionMLL(self, loss)
+    def _bound(self, S: ActionMatrix, profile_mean: bool = False) -> tuple[Tensor, Tensor | None]:
+        """As `_objective`, for other actions, differentiable in S."""
+        projected, y, best = self._projected(S), self.state.rows.y, None
+        if profile_mean and len(y):
+            best = projected.best_constant(y).detach().reshape(1)
+        return projected.elbo(y - (self._prior_mean() if best is None else best)), best
 
     # -- fit -------------------------------------------------------------------------------------
 
@@ -279,31 +266,30 @@ class CaGP(StreamingGP):
         hyperparameters learned earlier, from fewer data, predict better. If values are learned,
         the fit runs for at most 200 evaluations by default.
         """
-        most, n, learned = max_evals or MAX_EVALS, self.num_observed, None
-        values = self.actions.learned and self.state.S.num_actions < n
-        if values and n >= RELEARN * int(self.state.learned) and most >= LEAST:
-            report = self._learn(most)
-            learned = report.converged
-        elif self.actions.follows_hyperparameters:
-            report = self._fit_in_turns(most)
-        else:
-            report = super()._search(max_evals)
-        self._note(state=self.state.after_fit(learned))
-        return report
+        most, n = max_evals or MAX_EVALS, self.num_observed
+        if self.actions.follows_hyperparameters:
+            return self._fit_in_turns(most)
+        due = n >= RELEARN * int(self.state.learned) and most >= LEAST
+        if due and self.actions.learned and self.state.S.num_actions < n:
+            return self._learn(most)
+        return super()._search(max_evals)
+
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Start the counts of the schedule again after a fit."""
+        if saved is None:
+            self._note(state=self.state.after_fit())
 
     def _fit_in_turns(self, most: int) -> FitReport:
         """Alternate fits of the hyperparameters with S fixed and new actions S."""
         report = FitReport(0, -math.inf, False)
         for _ in range(TURNS):
             self._use_actions(self.S)
-            turn = super()._search(max(1, most - report.evaluations - 1))
+            turn = super()._search(most - report.evaluations)
             report = report.and_then(turn)
-            if turn.evaluations <= 3 or report.evaluations + 2 > most:  # nothing gained, or left
+            if turn.evaluations <= 3 or report.evaluations >= most:  # nothing gained, or left
                 break
-        if report.evaluations == 1:
-            return report
         self._use_actions(self.S)
-        return replace(report, evaluations=report.evaluations + 1, value=self._reached())
+        return replace(report, value=self._reached())
 
     def _learn(self, most: int) -> FitReport:
         """Fit hyperparameters on new blocks, and then together with values on newer ones.
@@ -316,13 +302,15 @@ class CaGP(StreamingGP):
             self._divide()
             report = super()._search(most // 2)
             self._divide()
-            evaluations, converged = self._learn_values(most - report.evaluations - 2)
+            converged, evaluations = self._learn_values(most - report.evaluations - 2)
         finally:
             reached = self._reached()
             if not reached >= value:
                 coordinates.set(before)
                 self._use_actions(S)
                 reached = value
+        learned = torch.full_like(self.state.learned, self.num_observed * converged)
+        self._note(state=replace(self.state, learned=learned))
         return FitReport(report.evaluations + evaluations, reached, converged)
 
     def _divide(self) -> None:
@@ -335,26 +323,29 @@ class CaGP(StreamingGP):
         """The objective at the current hyperparameters and actions."""
         return float(self._objective(profile_mean=False)[0] + log_prior(self))
 
-    def _learn_values(self, most: int) -> tuple[int, bool]:
+    def _learn_values(self, most: int) -> tuple[bool, int]:
         """Ascend in hyperparameters and values; if interrupted, the best point seen is kept.
 
         Returns:
-            The number of evaluations, and whether it has converged.
+            Whether it has converged, and the number of evaluations.
         """
-        mll, profiled = self.make_mll(), profiled_mean(self)
-        coordinates = Coordinates(self, profiled)
-        coordinates.add(cast(nn.Parameter, mll.action_values), "action_values")
-        objective = AscentObjective(lambda: mll.value(profiled), coordinates)
-        self.train()
+        S, profiled = self.state.S, profiled_mean(self)
+        unit = S.block.bincount()[S.block].rsqrt()  # in which values are about one
+        values, coordinates = nn.Parameter(S.values / unit), Coordinates(self, profiled)
+        coordinates.add(values, "action_values")
+
+        def objective() -> tuple[Tensor, Tensor | None]:
+            value, mean = self._bound(replace(S, values=values * unit), profiled)
+            return value + log_prior(self), mean
+
+        ascent = AscentObjective(objective, coordinates)
         try:
-            converged = _lbfgs(objective, most, self.num_observed)
+            return _lbfgs(ascent, most, self.num_observed), ascent.evaluations
         finally:
-            objective.settle()
-            if objective.best is not None and objective.best.mean is not None:
-                self._set_prior_mean(objective.best.mean)
-            mll.commit()
-            self.eval()
-        return objective.evaluations, converged
+            ascent.settle()
+            if ascent.best is not None and ascent.best.mean is not None:
+                self._set_prior_mean(ascent.best.mean)
+            self._use_actions(replace(S, values=values.detach() * unit).normalised())
 
     @all_or_nothing
     def _use_actions(self, S: ActionMatrix) -> None:
@@ -369,81 +360,6 @@ class CaGP(StreamingGP):
         return self.schedule.due(self.num_observed, int(state.fitted), *score)
 
 
-class ActionMLL(StreamMLL):
-    """A CaGP's objective; its parameters are the hyperparameters and the values of S, if learned.
-
-    The values are a copy, ``action_values``, in units of 1/sqrt(block size), in which they are
-    about one: `commit` writes them to the surrogate, as `fit_gpytorch_mll` does at the end. Actions
-    that are not learned are the surrogate's.
-
-    Args:
-        model: The surrogate, whose hyperparameters are optimised.
-        loss: ``"elbo"``, or ``"projected"``: the likelihood of S'y alone, for study.
-
-    Raises:
-        InputError: for another loss.
-    """
-
-    model: CaGP
-    action_values: nn.Parameter | None
-
-    def __init__(self, model: CaGP, loss: Loss = "elbo") -> None:
-        super().__init__(model)
-        if loss not in ("elbo", "projected"):
-            raise InputError('loss "elbo" or "projected"', f"{loss!r}", "Choose one of the two.")
-        self.loss = loss
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Take the surrogate's current actions."""
-        S = self.model.state.S
-        self._blocks: BlockMatrix | None = None
-        self.action_values = None
-        if self.model.actions.learned and S.num_actions < S.num_rows:
-            self._blocks, sizes = S, S.block.bincount()[S.block]
-            self.action_values = nn.Parameter(S.values * sizes.sqrt())
-
-    def commit(self) -> None:
-        """Write learned values to the surrogate, with columns of length one."""
-        if self._blocks is not None:
-            values = cast(nn.Parameter, self.action_values).detach()
-            self.model._use_actions(replace(self._blocks, values=values).normalised())
-
-    def climb(self, optimizer: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        """Run a user's optimizer from the surrogate's actions, and write what it has learned."""
-        self.refresh()
-        super().climb(optimizer, options)
-        self.commit()
-        self.model._note(state=self.model.state.after_fit(learned=True))
-
-    def forward(self, *args: object, **kwargs: object) -> Tensor:
-        """The loss as a log likelihood, plus log priors, 0-dim."""
-        return self.value(profile_mean=False)[0]
-
-    def value(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """As `forward`, and with ``profile_mean`` the optimal constant mean, at which it is.
-
-        Raises:
-            StateError: if the covariance is not positive definite at these hyperparameters, or if
-                the surrogate has observed data since the last `refresh`.
-        """
-        n, S = self.model.num_observed, self.model.S if self._blocks is None else self._blocks
-        if self.action_values is not None:
-            S = replace(S, values=self.action_values)
-        if S.num_rows != n:
-            raise StateError(
-                f"an objective of all {n} observations",
-                f"one made when there were {S.num_rows}",
-                "Call make_mll again after observe.",
-            )
-        value, best = self.model._bound(S, self.loss, profile_mean)
-        return value + log_prior(self.model), best
-
-
-class _Stop(Exception):
-    """At the limit of evaluations."""
-
-
 def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:
     """L-BFGS-B of scipy, for thousands of parameters.
 
@@ -456,23 +372,27 @@ def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:
         Whether it has converged.
     """
     start = objective.start()
-    lower, upper = objective.coordinates.lower.tolist(), objective.coordinates.upper.tolist()
+    nowhere = start.value - 1e3 * (n + abs(start.value))
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         u = torch.from_numpy(x.copy())
-        if objective.evaluations >= most:
-            raise _Stop
-        at = start if torch.equal(u, start.u) else objective.evaluate(u)
-        value = at.value if math.isfinite(at.value) else start.value - 1e3 * (n + abs(start.value))
-        return -value / n, -at.gradient.numpy() / n
+        if torch.equal(u, start.u):
+            at = start
+        elif objective.evaluations < most:
+            at = objective.evaluate(u)
+        else:  # no step is found any more
+            at = replace(start, value=-math.inf)
+        return -max(at.value, nowhere) / n, -at.gradient.numpy() / n
 
-    options = {"maxcor": 20, "maxiter": most, "ftol": max(GAIN, 1e-3 / n), "gtol": 0.0}
-    bounds = [*zip(lower, upper, strict=True)]
-    try:
-        minimize(loss, start.u.numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    except _Stop:
-        return False
-    return True
+    minimize(
+        loss,
+        start.u.numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=torch.stack([objective.coordinates.lower, objective.coordinates.upper], -1).numpy(),
+        options={"maxcor": 20, "maxiter": most, "ftol": max(GAIN, 1e-3 / n), "gtol": 0.0},
+    )
+    return objective.evaluations < most
 
 
 def most_actions(actions: object, append: str, max_actions: int | None) -> int | None:

@@ -1,16 +1,18 @@
 """Fitting a CaGP: values of S and hyperparameters together, stages, refits, schedules."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
-from botorch.optim.fit import fit_gpytorch_mll_scipy, fit_gpytorch_mll_torch
+from botorch.optim.fit import fit_gpytorch_mll_torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream import CaGP
-from bo_stream.actions import BlockSparse, ConjugateGradient, Identity
+from bo_stream.actions import BlockSparse, ConjugateGradient
 from bo_stream.base.fitting import fit_model
 from bo_stream.base.schedule import RefitSchedule
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import InputError
 from bo_stream.surrogates.cagp import RELEARN
 from tests.calls import failing
 from tests.raw import RAW
@@ -37,7 +39,7 @@ def learning_due(m):
 
 def learned(m):
     """As if learning the values of S had converged in the last fit."""
-    m._note(state=m.state.after_fit(learned=True))
+    m._note(state=replace(m.state, learned=m.state.fitted))
 
 
 def test_joint_fit_beats_fixed_actions():
@@ -54,7 +56,7 @@ def test_joint_fit_beats_fixed_actions():
 def test_rows_are_divided_anew_by_learned_lengthscales():
     m = model()
     m.fit(60)
-    across = [m.state.X[m.state.block == b].var(0) for b in range(8)]
+    across = [m.state.rows.X[m.state.block == b].var(0) for b in range(8)]
     mean = torch.stack(across).mean(0)
     assert mean[0] < 0.3 * mean[1]  # the second input does not matter: blocks are long in it
 
@@ -114,7 +116,7 @@ def test_a_fit_that_ends_lower_goes_back():
     m = CaGP(*data(60), actions=BlockSparse(8), **RAW)
     m.fit(200)
     before, values = m.make_mll()().item(), m.state.values
-    m._note(state=m.state.after_fit(learned=False))
+    m._note(state=replace(m.state, learned=0 * m.state.fitted))
     report = m.fit(10)
     assert torch.equal(m.state.values, values)
     assert report.value == pytest.approx(before) == m.make_mll()().item()
@@ -142,27 +144,12 @@ def test_given_values_are_a_start_in_the_given_order():
     assert m.log_evidence().item() > before
 
 
-def test_fit_gpytorch_mll_learns_values_and_honours_an_optimizer():
+def test_an_optimizer_of_the_user_keeps_the_actions():
     m = model()
-    mll = m.make_mll()
-    assert any(name == "action_values" for name, _ in mll.named_parameters())
     before, values = m.log_evidence().item(), m.state.values.clone()
-    fit_gpytorch_mll(
-        mll, optimizer=fit_gpytorch_mll_scipy, optimizer_kwargs={"options": {"maxiter": 8}}
-    )
-    assert m.log_evidence().item() > before
-    assert not torch.equal(m.state.values, values)
     fit_gpytorch_mll(m.make_mll(), optimizer=fit_gpytorch_mll_torch, optimizer_kwargs=ADAM)
-    assert m.make_mll()().item() > before
-
-
-def test_projected_loss():
-    m = model()
-    before = m.projected_log_likelihood().item()
-    fit_gpytorch_mll(
-        m.make_mll("projected"), optimizer=fit_gpytorch_mll_torch, optimizer_kwargs=ADAM
-    )
-    assert m.projected_log_likelihood().item() > before
+    assert m.log_evidence().item() > before
+    assert torch.equal(m.state.values, values) and not m.refit_due
 
 
 def test_conjugate_gradients_fit_in_turns():
@@ -190,22 +177,6 @@ def test_refits_come_with_growth_and_with_surprise():
     assert m.refit_due
 
 
-def test_an_objective_from_before_an_observe_says_so():
-    m = model()
-    mll, live = m.make_mll(), model(actions=Identity())
-    others = live.make_mll()
-    m.observe(*data(2, seed=3))
-    with pytest.raises(StateError, match="make_mll"):
-        mll()
-    before = others().item()
-    live.observe(*data(2, seed=3))
-    assert others().item() != before
-    fit_gpytorch_mll(mll, optimizer_kwargs={"max_evals": 3})  # takes the actions anew
-    assert mll().isfinite()
-
-
 def test_refusals():
-    with pytest.raises(InputError, match="loss"):
-        model().make_mll("evidence")
     with pytest.raises(InputError, match="growth"):
         RefitSchedule(growth=1.0)

@@ -16,10 +16,9 @@ from bo_stream.mathematics.computation_aware import (
     DenseMatrix,
     Projected,
     choose_merges,
-    identity_actions,
+    compress,
     kernel_values,
     merge_loss,
-    merged_factor,
     neighbours,
 )
 from bo_stream.mathematics.linalg import bordered
@@ -164,13 +163,12 @@ def test_merged_factor_is_the_factor_of_the_merged_actions(dense):
         S = DenseMatrix(torch.linalg.qr(torch.randn(30, 10, dtype=torch.float64))[0])
     K_hat = K + torch.diag(noise)
     L = torch.linalg.cholesky(S.dense().T @ K_hat @ S.dense())
-    target, weights = choose_merges(L, S.gram(noise), S.transpose_times(e), 6)
-    merged = S.merge(target, weights)
+    merged, factor = compress(S, L, S.transpose_times(e), noise, 6)
     assert merged.num_actions == 6
     gram = merged.dense().T @ merged.dense()
     assert torch.allclose(gram, torch.eye(6, dtype=K.dtype), atol=1e-12)
     want = torch.linalg.cholesky(merged.dense().T @ K_hat @ merged.dense())
-    assert torch.allclose(merged_factor(L, target, weights), want, atol=1e-12)
+    assert torch.allclose(factor, want, atol=1e-12)
 
 
 def test_loss_is_the_divergence_between_the_posteriors():
@@ -207,9 +205,9 @@ def test_repeated_points_merge_first_and_cost_nothing():
     K = kernel_values(kernel, X, X).detach()
     e[7] = e[2]
     L = torch.linalg.cholesky(K + torch.diag(noise))
-    target, weights = choose_merges(L, torch.diag(noise), e, 9)
-    assert target[7] == target[2]
-    S = identity_actions(X).merge(target, weights)
+    T = choose_merges(L, torch.diag(noise), e, 9)
+    assert T.block[7] == T.block[2]
+    S = neighbours(X).merge(T)
     exact, merged = (posterior(K, A, e, noise) for A in (torch.eye(10).double(), S.dense()))
     assert torch.allclose(exact[0], merged[0], atol=1e-10)
     assert torch.allclose(exact[1], merged[1], atol=1e-10)
@@ -235,10 +233,7 @@ def test_dominance_after_any_sequence_of_appends_and_compressions(steps, seed):
         old = torch.nn.functional.pad(S.dense(), (0, 0, 0, n - seen))
         if kind == "compress":
             keep = max(1, S.num_actions - size)
-            target, weights = choose_merges(
-                L, S.gram(noise[:seen]), S.transpose_times(e[:seen]), keep
-            )
-            S, L = S.merge(target, weights), merged_factor(L, target, weights)
+            S, L = compress(S, L, S.transpose_times(e[:seen]), noise[:seen], keep)
         else:
             new = slice(seen, seen + size)
             like = X[new]

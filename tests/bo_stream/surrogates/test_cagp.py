@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bo_stream import ExactGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.computation_aware import kernel_values, symmetric_product
+from bo_stream.mathematics.computation_aware import kernel_values
 from bo_stream.surrogates.cagp import CaGP
 from tests.calls import calls_of
 from tests.raw import RAW
@@ -61,13 +61,13 @@ def model(n, policy, seed=0, noise="learned", kind=MaternKernel, **options):
 
 def dense_posterior(m, Xs, S=None):
     """mean and covariance from inverses."""
-    K = kernel_values(m.covar_module, m.state.X, m.state.X).detach()
-    k = kernel_values(m.covar_module, m.state.X, Xs).detach()
+    K = kernel_values(m.covar_module, m.state.rows.X, m.state.rows.X).detach()
+    k = kernel_values(m.covar_module, m.state.rows.X, Xs).detach()
     S = m.S.dense() if S is None else S
-    D = torch.diag((m._noise_scale() * m.state.R).detach())
+    D = torch.diag((m._noise_scale() * m.state.rows.r).detach())
     C = S @ torch.linalg.inv(S.T @ (K + D) @ S) @ S.T
     c = m._prior_mean().detach()
-    mean = c + k.T @ C @ (m.state.Y - c)
+    mean = c + k.T @ C @ (m.state.rows.y - c)
     return mean, kernel_values(m.covar_module, Xs, Xs).detach() - k.T @ C @ k
 
 
@@ -145,8 +145,8 @@ def test_never_below_the_exact_posterior(steps, name, append, seed):
         assert torch.linalg.eigvalsh(cov - exact)[0].item() > -1e-7
         check_posterior(m, atol=1e-6)
         evidence = ExactGP(
-            m.state.X,
-            m.state.Y[:, None],
+            m.state.rows.X,
+            m.state.rows.y[:, None],
             covar_module=m.covar_module,
             likelihood=m.likelihood,
             **RAW,
@@ -167,9 +167,9 @@ def test_restandardised_is_rebuilt(policy):
 
 def test_append_is_bordered_and_nothing_is_rebuilt():
     m = model(30, BlockSparse(6))
-    m.posterior(m.state.X[:1])
+    m.posterior(m.state.rows.X[:1])
     X, Y, _ = data(1, seed=4)
-    with calls_of(symmetric_product) as built:
+    with calls_of(CaGP._factor_of) as built:
         m.observe(X, Y)
         m.posterior(X)
     assert m.num_actions == 7 and not built
