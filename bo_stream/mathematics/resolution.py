@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from bo_stream.mathematics.grid_kernel import prior_covariance
 from bo_stream.mathematics.kernels import kernel_along
 from bo_stream.mathematics.linalg import chol_psd
 
-__all__ = ["Resolution", "fitting_sizes", "kernel_lengths"]
+__all__ = ["LAST", "NATS", "Resolution", "fitting_sizes", "kernel_lengths"]
 
 FINE = 1.2
 """A grid is too coarse if a lengthscale is shorter than this many spacings."""
@@ -85,12 +86,9 @@ def fitting_sizes(lengths: Tensor, widths: Tensor) -> list[int]:
     for fewest in (DEFAULT_SIZES[len(cells)], FEWEST):
         if math.prod(sizes(1.0, fewest)) <= MOST:
             return sizes(1.0, fewest)
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        fits = math.prod(sizes(middle, FEWEST)) <= MOST
-        low, high = (middle, high) if fits else (low, middle)
-    return sizes(low, FEWEST)
+    fine = 10**12  # parts of the share of these cells that is found by bisection
+    more = bisect_right(range(fine), MOST, key=lambda i: math.prod(sizes(i / fine, FEWEST)))
+    return sizes((more - 1) / fine, FEWEST)
 
 
 @dataclass(frozen=True)
@@ -109,20 +107,6 @@ class Resolution:
     Y: Tensor
     D: Tensor
 
-    @classmethod
-    def of(cls, kernel: Kernel, X: Tensor, Y: Tensor, D: Tensor) -> Resolution:
-        """From the last few hundred observations."""
-        return cls(kernel, X[-LAST:], Y[:, -LAST:], D[:, -LAST:])
-
-    def lengths(self, widths: Tensor) -> Tensor:
-        """As `kernel_lengths`."""
-        return kernel_lengths(self.kernel, widths, len(self.Y))
-
-    def short(self, grid: Grid) -> dict[int, float]:
-        """The lengthscales that are too short for a grid, by input."""
-        lengths = self.lengths(grid.widths(self.X)).tolist()
-        return {k: v for k, v in enumerate(lengths) if v < FINE * grid.step[k]}
-
     @torch.no_grad()
     def lost(self, grid: Grid) -> float:
         """Nats by which the best evidence of an exact process exceeds the grid's.
@@ -136,9 +120,8 @@ class Resolution:
         for f in self._stretches:
             origin, step = (tuple(v / f for v in values) for values in (grid.origin, grid.step))
             nodes = Grid(origin, step, grid.sizes, grid.folded)
-            best = max(
-                best, self._density(prior_covariance(self.kernel, nodes, self.X / f, len(self.Y)))
-            )
+            K = prior_covariance(self.kernel, nodes, self.X / f, len(self.Y))
+            best = max(best, self._density(K))
         return self._exact - best
 
     @cached_property
@@ -169,19 +152,16 @@ class Resolution:
 
     def outdated(self, grid: Grid, suited: Grid) -> bool:
         """Whether a grid is too coarse, or has more than twice the nodes of one that suits."""
-        if suited.sizes == grid.sizes:
-            return False
-        return grid.m > TOO_FINE * suited.m or bool(self.short(grid)) or self.loses(grid)
-
-    def loses(self, grid: Grid) -> bool:
-        """Whether a grid loses too much of the evidence."""
-        return self.lost(grid) > NATS
+        too_fine = grid.m > TOO_FINE * suited.m
+        return suited.sizes != grid.sizes and (too_fine or self.message(grid) is not None)
 
     def message(self, grid: Grid) -> str | None:
         """What a grid loses if it is too coarse, as a sentence; else None."""
+        lengths = kernel_lengths(self.kernel, grid.widths(self.X), len(self.Y)).tolist()
         reasons = [
-            f"the lengthscale of input {k} is {length:.2g}, and nodes are {grid.step[k]:.2g} apart"
-            for k, length in self.short(grid).items()
+            f"the lengthscale of input {k} is {length:.2g}, and nodes are {step:.2g} apart"
+            for k, (length, step) in enumerate(zip(lengths, grid.step, strict=True))
+            if length < FINE * step
         ]
         lost = self.lost(grid)
         if lost > NATS:
@@ -199,7 +179,8 @@ class Resolution:
             widths: Widths of the bounds, ``k``.
             covering: The grid of some sizes over the bounds.
         """
-        grid = covering(fitting_sizes(self.lengths(widths), widths))
+        lengths = kernel_lengths(self.kernel, widths, len(self.Y))
+        grid = covering(fitting_sizes(lengths, widths))
         lost = self.lost(grid)
         while lost > AIMED:
             finer = [covering(sizes) for sizes in _finer(grid.sizes)]

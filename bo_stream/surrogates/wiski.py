@@ -33,7 +33,7 @@ from bo_stream.mathematics.grid_evidence import (
 )
 from bo_stream.mathematics.kernels import is_product, is_stationary
 from bo_stream.mathematics.process import Process
-from bo_stream.mathematics.resolution import Resolution
+from bo_stream.mathematics.resolution import LAST, NATS, Resolution
 from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.feature_gp import FeatureGP
 
@@ -247,7 +247,8 @@ class WISKI(FeatureGP):
         grid = state.grid if self._nodes is not None else self._covering(state.grid.sizes)
         D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
         Y = Y - self._prior_mean().unsqueeze(-1)
-        return Resolution.of(self.covar_module, grid.place(X), Y, D)
+        last = slice(-LAST, None)
+        return Resolution(self.covar_module, grid.place(X[last]), Y[:, last], D[:, last])
 
     def _search(self, max_evals: int | None) -> FitReport:
         """Hyperparameters, and the grid too with ``grid_size="auto"``."""
@@ -264,7 +265,7 @@ class WISKI(FeatureGP):
         why = resolution.message(self.grid)
         if why is not None and selects:
             finest = self._suited_features()
-            why = resolution.message(finest) if resolution.loses(finest) else None
+            why = resolution.message(finest) if resolution.lost(finest) > NATS else None
         checked = float(self.num_observed) if why is None else math.inf
         self._note(state=replace(self.state, checked_at=self._like.new_tensor(checked)))
         if why is None:
