@@ -25,7 +25,10 @@ from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
 from bo_stream.errors import BoundsError, GridWarning, InputError, StateError, UnsupportedError
 from bo_stream.mathematics.grid import Grid, GridState, pair_count
 from bo_stream.mathematics.grid_evidence import (
+    LAST,
+    NATS,
     GridPrior,
+    Resolution,
     check_size,
     dropped_share,
     grid_evidence,
@@ -33,7 +36,6 @@ from bo_stream.mathematics.grid_evidence import (
 )
 from bo_stream.mathematics.kernels import is_product, is_stationary
 from bo_stream.mathematics.process import Process
-from bo_stream.mathematics.resolution import LAST, NATS, Resolution
 from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.feature_gp import FeatureGP
 
@@ -190,6 +192,7 @@ class WISKI(FeatureGP):
         """The nodes, in transformed space."""
         return cast(GridState, self.state).grid
 
+    @all_or_nothing
     def refine(
         self, grid_size: int | Sequence[int] | None = None, bounds: Tensor | None = None
     ) -> Self:
@@ -219,14 +222,18 @@ class WISKI(FeatureGP):
             )
         remedy = "Rebuild it with a larger `grid_size` or wider `bounds`, or a larger `opening`."
         self._check_selectable(remedy)
-        self._move_grid(self._wider(bounds), grid_size)
-        return self
-
-    @all_or_nothing
-    def _move_grid(self, bounds: Tensor, grid_size: int | Sequence[int] | None) -> None:
-        """Replace the grid by one over these bounds."""
-        self._set("bounds", bounds)
+        if bounds is not None:
+            mine = cast(Tensor, self.bounds)
+            wider = cast(Tensor, checked_bounds(bounds, mine))
+            if bool((wider[0] > mine[0]).any()) or bool((wider[1] < mine[1]).any()):
+                raise BoundsError(
+                    f"bounds that contain {mine.tolist()}",
+                    f"{wider.tolist()}",
+                    "Widen them: earlier points may lie anywhere in the current bounds.",
+                )
+            self._set("bounds", wider)
         self._select(self._suited_features() if grid_size is None else self._covering(grid_size))
+        return self
 
     @property
     def grid_too_coarse(self) -> str | None:
@@ -308,20 +315,6 @@ class WISKI(FeatureGP):
         image = self._transformed(cast(Tensor, self.bounds))
         return torch.stack([image.amin(0), image.amax(0)])
 
-    def _wider(self, bounds: Tensor | None) -> Tensor:
-        """Bounds checked to contain the current ones, which are the default."""
-        mine = cast(Tensor, self.bounds)
-        if bounds is None:
-            return mine
-        wider = cast(Tensor, checked_bounds(bounds, mine))
-        if bool((wider[0] > mine[0]).any()) or bool((wider[1] < mine[1]).any()):
-            raise BoundsError(
-                f"bounds that contain {mine.tolist()}",
-                f"{wider.tolist()}",
-                "Widen them: earlier points may lie anywhere in the current bounds.",
-            )
-        return wider
-
     # -- saving ----------------------------------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:
@@ -337,8 +330,9 @@ class WISKI(FeatureGP):
     def _adopt(self, header: Mapping[str, Any]) -> None:
         """Take over the grid of a saved state."""
         super()._adopt(header)
-        sizes, mine = header.get("nodes"), self.grid
-        if self._nodes is None and sizes != list(mine.sizes) and _are_sizes(sizes, mine.dim):
+        mine, sizes = list(self.grid.sizes), header.get("nodes")
+        valid = isinstance(sizes, list) and list(map(type, sizes)) == [int] * len(mine)
+        if self._nodes is None and valid and sizes != mine:
             self._replace(state=self.state.over(self._covering(sizes)))
 
     def _options(self) -> dict[str, Any]:
@@ -350,8 +344,3 @@ class WISKI(FeatureGP):
     def _sizes(self) -> dict[str, int]:
         pairs = pair_count(self.grid.sizes)
         return {**super()._sizes(), "m": self.grid.m, "t": pairs, "w": self.opening}
-
-
-def _are_sizes(sizes: Any, dim: int) -> bool:
-    """Whether a saved state has valid numbers of nodes per dimension."""
-    return isinstance(sizes, list) and len(sizes) == dim and all(type(g) is int for g in sizes)

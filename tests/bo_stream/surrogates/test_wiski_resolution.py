@@ -17,9 +17,8 @@ from gpytorch.kernels import (
 
 from bo_stream import WISKI, ExactGP, ProjectedWISKI
 from bo_stream.errors import GridWarning
-from bo_stream.mathematics import resolution as fineness
 from bo_stream.mathematics.grid import Interpolation
-from bo_stream.mathematics.resolution import fitting_sizes, kernel_lengths
+from bo_stream.mathematics.grid_evidence import MOST, fitting_sizes, kernel_lengths
 from tests.bo_stream.surrogates.refine_cases import BOUNDS, build, data
 from tests.calls import failing
 from tests.raw import RAW
@@ -87,7 +86,7 @@ def test_sizes_that_fit(lengths: list[float], sizes: list[int]) -> None:
     ones = torch.ones(len(lengths)).double()
     found = fitting_sizes(ones.new_tensor(lengths), ones)
     assert found == sizes
-    assert math.prod(found) <= fineness.MOST
+    assert math.prod(found) <= MOST
 
 
 def test_a_grid_too_coarse_says_so() -> None:
@@ -207,7 +206,7 @@ def test_precise_data_refine_the_grid() -> None:
         model.fit()
     exact = ExactGP(X, Y, noise, bounds=BOUNDS)
     exact.fit()
-    assert model.grid.sizes[0] > 40 and model.grid.m <= fineness.MOST
+    assert model.grid.sizes[0] > 40 and model.grid.m <= MOST
     assert model.grid_too_coarse is None
     assert error(model) < 2.0 * error(exact)
     fixed = WISKI(X, Y, noise, bounds=BOUNDS, grid_size=30)
@@ -232,7 +231,7 @@ def test_the_most_nodes_that_do_not_suffice_warn_once() -> None:
     fix(model, [0.12, 0.12])
     with pytest.warns(GridWarning, match=r"nats higher.*Use ExactGP or NodeWISKI"):
         model.fit(10)
-    assert fineness.MOST // 2 < model.grid.m <= fineness.MOST
+    assert MOST // 2 < model.grid.m <= MOST
     with warnings.catch_warnings(action="error"):
         model.fit(10)
 
