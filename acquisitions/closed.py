@@ -34,7 +34,6 @@ from torch.nn.functional import softplus
 
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.mathematics.autograd import traced
-from bo_stream.mathematics.joint import Moments
 from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = [
@@ -240,7 +239,7 @@ class _Value(torch.autograd.Function):
         reduce: OfMoments,
     ) -> Tensor:
         slopes = ctx.needs_input_grad[0]
-        moments = cast(Moments, process.moments(X, slopes=slopes))
+        moments = process.moments(X, slopes=slopes)
         value, gradients = reduce(moments.mean, moments.covariance, slopes)
         ctx.moments, ctx.gradients = moments, gradients
         ctx.save_for_backward(X)

@@ -318,10 +318,8 @@ class DataProcess(Process):
         """Of one output."""
         return len(self.u) == 1
 
-    def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments | None:
+    def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments:
         """O(n^2) per point."""
-        if not self.has_moments:
-            return None
         kernel = self.kernel
         with torch.set_grad_enabled(slopes):
             points = leaf(X, slopes)

@@ -22,7 +22,7 @@ keep the joint Gaussian at the points and compute one ``q x P`` block per call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, cast
 
@@ -142,9 +142,17 @@ class Joint:
                 vars(both)[name] = torch.cat([getattr(self, name), getattr(other, name)], -2)
         return both
 
-    def updated(self, mean: Tensor, *less: Tensor) -> Joint:
-        """The same points with another mean and other ``W``."""
-        new = replace(self, mean=mean, less=less)
+    def conditioned(self, factors: Factors) -> Joint:
+        """The same points given data: O(q^2) a point, in one solve for the whole batch if the data
+        have none.
+        """
+        f, L, r = factors
+        if f.mean.ndim == L.ndim - 1 == 2:
+            W = solved_rows(L, self.covariance(f)).mT
+        else:
+            W = torch.linalg.solve_triangular(L, f.covariance(self), upper=False)
+        mean = (self.mean.unsqueeze(-1) + products(W.mT, r)).squeeze(-1)
+        new = replace(self, mean=mean, less=(*self.less, W))
         vars(new).update({k: v for k, v in vars(self).items() if k in ("plus", "coefficients")})
         return new
 
@@ -288,11 +296,12 @@ def sloped_product(factors: Sequence[Tensor]) -> Tensor:
 FEATURE_TILE = 4096
 """Points whose features are computed at a time."""
 
-TILE = 1024
-"""Points summed over at a time."""
-
 KEPT = 2**25
 """Covariances kept between calls at most: 256 MiB."""
+
+
+Factors = tuple[Joint, Tensor, Tensor]
+"""A joint posterior at q points, the factor ``L`` of ``cov + D``, ``L^-1 (Y - mean)``."""
 
 
 class Integral(Protocol):
@@ -311,6 +320,10 @@ class Integral(Protocol):
         """The diagonal of ``gram(a, a)``: ``batch x o x q``."""
         ...
 
+    def conditioned(self, factors: Factors) -> Self:
+        """The sums under the process conditioned on data."""
+        ...
+
 
 @dataclass(frozen=True)
 class PointIntegral:
@@ -319,81 +332,65 @@ class PointIntegral:
     A call costs O(P q (d + r)) time; r is the rank of the family's factors, n for an exact GP.
 
     Attributes:
-        total: Weighted sum of the variances, ``batch x o``.
-        tiles: Joint posteriors at the points summed over, `TILE` at a time.
-        weights: Weights of the points of each tile.
-        kept: The last argument of `gram_diagonal` and its covariances with each tile, if few.
+        t: The joint posterior at the points summed over.
+        weights: Their weights, ``P``.
+        kept: The last argument of `gram_diagonal` and its covariances with t, if few.
     """
 
-    total: Tensor
-    tiles: list[Joint]
-    weights: list[Tensor]
-    kept: list[tuple[Joint, list[Tensor]]] = field(default_factory=list, compare=False)
+    t: Joint
+    weights: Tensor
+    kept: list[tuple[Joint, Tensor]] = field(default_factory=list, compare=False)
 
-    @classmethod
-    def over(cls, at: Callable[[Tensor], Joint], points: Tensor, weights: Tensor) -> Self:
-        """The sums over ``points`` (``P x d``) of a process, given by its method `at`."""
-        with torch.no_grad():
-            return cls.summing([at(part) for part in points.split(TILE)], weights.split(TILE))
-
-    @classmethod
-    def summing(cls, tiles: list[Joint], weights: Sequence[Tensor]) -> Self:
-        """The sums over the points of some joint posteriors."""
-        total = sum(((t.variance() * w).sum(-1) for t, w in zip(tiles, weights, strict=True)))
-        return cls(torch.as_tensor(total), tiles, list(weights))
-
-    def of(self, change: Callable[[Joint], Joint]) -> PointIntegral:
-        """The sums over the same points, whose joint posteriors are changed."""
-        with torch.no_grad():
-            return PointIntegral.summing([change(tile) for tile in self.tiles], self.weights)
+    @lasting_property
+    def total(self) -> Tensor:
+        """Weighted sum of the variances, ``batch x o``."""
+        return (self.t.variance() * self.weights).sum(-1)
 
     def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``."""
+        cov = self._covariance(b)
+        weighted = (cov * self.weights).mT
         if a is b:
-            pairs = zip(self._covariances(a), self.weights, strict=True)
-            return torch.stack([cov @ (cov * w).mT for cov, w in pairs]).sum(0)
-        pairs = zip(self._covariances(b), self.weights, strict=True)
-        weighted = ((cov * w).mT for cov, w in pairs)
+            return cov @ weighted
         kept = self._kept(a)
-        if kept is not None:
-            parts = [cov @ M for cov, M in zip(kept, weighted, strict=True)]
-        else:
-            parts = [a.times(tile, M) for tile, M in zip(self.tiles, weighted, strict=True)]
-        return torch.stack(parts).sum(0)
+        return a.times(self.t, weighted) if kept is None else kept @ weighted
 
     def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``. The covariances with the last ``a`` are kept, up to
         `KEPT` entries: those of a pool from which a batch is selected.
         """
-        covs = self._covariances(a)
-        if not a.mean.requires_grad and a.mean.numel() * sum(map(len, self.weights)) <= KEPT:
-            covs = list(covs)
-            self.kept[:] = [(a, covs)]
-        pairs = zip(covs, self.weights, strict=True)
-        return torch.stack([(cov.square() * w).sum(-1) for cov, w in pairs]).sum(0)
+        cov = self._covariance(a)
+        if not cov.requires_grad and cov.numel() <= KEPT:
+            self.kept[:] = [(a, cov)]
+        return (cov.square() * self.weights).sum(-1)
 
-    def _covariances(self, a: Joint) -> Iterable[Tensor]:
-        """Covariances with the points of each tile, ``batch x o x q x TILE``."""
+    def conditioned(self, factors: Factors) -> PointIntegral:
+        """The sums under the process conditioned on data."""
+        return PointIntegral(self.t.conditioned(factors), self.weights)
+
+    def _covariance(self, a: Joint) -> Tensor:
+        """Covariance with the points summed over, ``batch x o x q x P``."""
         kept = self._kept(a)
-        return (a.covariance(tile) for tile in self.tiles) if kept is None else kept
+        return a.covariance(self.t) if kept is None else kept
 
-    def _kept(self, a: Joint) -> list[Tensor] | None:
-        """The covariances kept of these points, if they are the last ones of any thread."""
-        return next((covs for joint, covs in tuple(self.kept) if joint is a), None)
+    def _kept(self, a: Joint) -> Tensor | None:
+        """The covariance kept of these points, if they are the last ones of any thread."""
+        return next((cov for joint, cov in tuple(self.kept) if joint is a), None)
 
 
 @dataclass(frozen=True)
 class FeatureIntegral:
-    """The sums over ``P`` weighted points.
+    """Sums on features: cov(x, z) is ``V_x'(I - G'G) V_z``, and ``G V_x`` the ``W`` of a `Joint`.
 
     Attributes:
-        M: ``o x r x r``.
+        M: ``sum_t w_t V_t V_t'``, ``o x r x r``.
+        G: One for each time that data were added to the process, ``batch x o x p x r``.
     """
 
     M: Tensor
+    G: tuple[Tensor, ...] = ()
 
     @classmethod
-    @torch.no_grad()
     def over(
         cls, basis: Callable[[Tensor], Tensor], L: Tensor | None, points: Tensor, weights: Tensor
     ) -> FeatureIntegral:
@@ -416,16 +413,28 @@ class FeatureIntegral:
 
     @property
     def total(self) -> Tensor:
-        """Weighted sum of the variances, ``o``."""
-        return self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
+        """Weighted sum of the variances, ``batch x o``."""
+        total = self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return sum((-((G @ self.M) * G).sum((-2, -1)) for G in self.G), total)
 
     def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``."""
         few, many = sorted((a, b), key=lambda joint: joint.mean.shape[-1])
-        product = (cast(Tensor, few.plus) @ self.M) @ cast(Tensor, many.plus).mT
+        product = (self._rows(few) @ self.M) @ self._rows(many).mT
         return product if few is a else product.mT
 
     def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``, ``batch x o x q``."""
-        V = cast(Tensor, a.plus)
+        V = self._rows(a)
         return ((V @ self.M) * V).sum(-1)
+
+    def conditioned(self, factors: Factors) -> FeatureIntegral:
+        """The sums under the process conditioned on data: O(q^2 r)."""
+        f, L, _ = factors
+        G = torch.linalg.solve_triangular(L, self._rows(f), upper=False)
+        return FeatureIntegral(self.M, (*self.G, G))
+
+    def _rows(self, a: Joint) -> Tensor:
+        """``V_a (I - G'G)``: covariances with functions on the features."""
+        pairs = zip(a.less, self.G, strict=True)
+        return sum((-products(W.mT, G) for W, G in pairs), cast(Tensor, a.plus))

@@ -26,7 +26,6 @@ for each.
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, cast
@@ -39,16 +38,15 @@ from torch import Size, Tensor
 from bo_stream.errors import NoiseError, PrecisionWarning, UnsupportedError
 from bo_stream.mathematics.autograd import Pullback, lasting
 from bo_stream.mathematics.joint import (
+    Factors,
     FeatureIntegral,
     Integral,
     Joint,
     Moments,
     PointIntegral,
-    products,
-    solved_rows,
 )
 from bo_stream.mathematics.kernels import cross_kernel, of_outputs
-from bo_stream.mathematics.linalg import REPAIR, bordered, chol_psd
+from bo_stream.mathematics.linalg import chol_psd
 
 __all__ = [
     "ConditionedProcess",
@@ -125,68 +123,6 @@ def solved(L: Tensor, v: Tensor, *, upper: bool) -> Tensor:
 def noisy(values: Tensor, noise: Tensor) -> Tensor:
     """The values with independent Gaussian noise of these variances."""
     return values + noise.sqrt() * torch.randn_like(values)
-
-
-class PosteriorProcess(ABC):
-    """A frozen posterior process over transformed points, float64."""
-
-    @abstractmethod
-    def at(self, X: Tensor) -> Joint:
-        """The joint Gaussian at points ``batch x q x d``."""
-
-    @abstractmethod
-    def outputs(self, index: list[int]) -> PosteriorProcess:
-        """Some of the outputs, ``len(index)`` of them."""
-
-    @property
-    def batch_shape(self) -> Size:
-        """Batch shape of the data that it is given: ``fantasies x batch``, or empty."""
-        return Size()
-
-    @abstractmethod
-    def path(self, sample_shape: Size) -> Path:
-        """Sample functions, ``sample_shape`` of them, that can be evaluated anywhere."""
-
-    @abstractmethod
-    def integral(self, points: Tensor, weights: Tensor) -> Integral:
-        """Weighted sums over points of products of covariances: `bo_stream.mathematics.joint`.
-
-        Args:
-            points: ``P x d``, transformed space.
-            weights: ``P``.
-        """
-
-    @property
-    @abstractmethod
-    def has_moments(self) -> bool:
-        """Whether `moments` has values."""
-
-    @abstractmethod
-    def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments | None:
-        """Mean and covariance at points ``batch x q x d``, with derivatives in closed form.
-
-        Args:
-            X: Points; their graph is not followed.
-            slopes: Whether to return derivatives.
-            across: The joint posterior at p other points, to return covariances with them too.
-
-        Returns:
-            None if unsupported, or for several outputs: use `at`.
-        """
-
-    def mean_function(self) -> Path:
-        """The posterior mean, ``batch x o x q`` at points ``batch x q x d``."""
-        return lambda X: self.at(X).mean
-
-    def plus(self, path: Path, at: Joint, weights: Tensor) -> Path:
-        """A function plus ``cov(x, z) w``.
-
-        Args:
-            path: A sample function or the mean function of this process.
-            at: The joint posterior at q points z.
-            weights: ``w``, ``batch x o x q``.
-        """
-        return lambda X: path(X) + times(self.at(X).covariance(at), weights)
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
@@ -309,7 +245,7 @@ class FeaturePath:
 
 
 @dataclass(frozen=True)
-class Process(PosteriorProcess):
+class Process:
     """Mean ``c + a_x'u``, covariance ``k(x, z) - a_x'a_z + V_x'V_z``; see the module.
 
     Attributes:
@@ -348,8 +284,13 @@ class Process(PosteriorProcess):
         mean, rows = mean.unflatten(-1, shape).movedim(0, -2), a.unflatten(-2, shape).movedim(0, -3)
         return Joint(mean, X, self.kernel, rows, self.L)
 
+    @property
+    def batch_shape(self) -> Size:
+        """Batch shape of data conditioned on: none."""
+        return Size()
+
     def outputs(self, index: list[int]) -> Process:
-        """Some of the outputs."""
+        """Some of the outputs, ``len(index)`` of them."""
         return replace(
             self,
             kernel=None if self.kernel is None else of_outputs(self.kernel, index),
@@ -388,13 +329,23 @@ class Process(PosteriorProcess):
     # -- features --------------------------------------------------------------------------------
 
     def mean_function(self) -> Path:
-        """The posterior mean; on features it is a `FeaturePath`."""
-        return super().mean_function() if self.kernel is not None else self._on_features(self.u)
+        """The posterior mean, ``batch x o x q`` at points ``batch x q x d``; on features it is a
+        `FeaturePath`.
+        """
+        if self.kernel is None:
+            return self._on_features(self.u)
+        return lambda X: self.at(X).mean
 
     def plus(self, path: Path, at: Joint, weights: Tensor) -> Path:
-        """A function plus ``cov(x, z) w``; on features it is a `FeaturePath`."""
+        """A function plus ``cov(x, z) w``; on features it is a `FeaturePath`.
+
+        Args:
+            path: A sample function or the mean function of this process.
+            at: The joint posterior at q points z.
+            weights: ``w``, ``batch x o x q``.
+        """
         if not isinstance(path, FeaturePath):
-            return super().plus(path, at, weights)
+            return lambda X: path(X) + times(self.at(X).covariance(at), weights)
         change = (at.coefficients.mT @ weights.unsqueeze(-1)).squeeze(-1)
         return replace(path, weights=path.weights + cast(FeatureBasis, self.basis).scale * change)
 
@@ -404,30 +355,38 @@ class Process(PosteriorProcess):
         return FeaturePath(basis.features, self.mean, basis.scale * v)
 
     @lasting
+    @torch.no_grad()
     def integral(self, points: Tensor, weights: Tensor) -> Integral:
-        """The last sums are kept. On features O(P r^2 + r^3), and then independent of P."""
-        pair = points, weights
-        kept: tuple[tuple[Tensor, Tensor], Integral] | None = vars(self).get("_kept_integral")
-        if kept is not None and all(_same(a, b) for a, b in zip(kept[0], pair, strict=True)):
-            return kept[1]
-        points, weights = points.clone(), weights.clone()
-        sums: Integral
-        if self.kernel is None:
-            sums = FeatureIntegral.over(self.basis, self.L, points, weights)
-        else:
-            sums = PointIntegral.over(self.at, points, weights)
-        vars(self)["_kept_integral"] = (points, weights), sums
-        return sums
+        """Weighted sums over points of products of covariances. The last ones are kept.
+
+        Args:
+            points: ``P x d``, transformed space.
+            weights: ``P``.
+        """
+        key, sums = vars(self).get("_kept_integral", ((), None))
+        if not (key and all(_same(a, b) for a, b in zip(key, (points, weights), strict=True))):
+            key = points.clone(), weights.clone()
+            if self.kernel is None:
+                sums = FeatureIntegral.over(self.basis, self.L, *key)
+            else:
+                sums = PointIntegral(self.at(key[0]), key[1])
+            vars(self)["_kept_integral"] = key, sums
+        return cast(Integral, sums)
 
     @property
     def has_moments(self) -> bool:
-        """On features, of one output."""
+        """Whether `moments` has values: on features, of one output."""
         return self.kernel is None and len(self.u) == 1
 
-    def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments | None:
-        """O(r^2) per point."""
-        if not self.has_moments:
-            return None
+    def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments:
+        """Mean and covariance at points ``batch x q x d``, with derivatives in closed form, where
+        `has_moments`: O(r^2) per point.
+
+        Args:
+            X: Points; their graph is not followed.
+            slopes: Whether to return derivatives.
+            across: The joint posterior at p other points, to return covariances with them too.
+        """
         basis, u = cast(FeatureBasis, self.basis), self.u[0]
         others = None if across is None else across.coefficients[0]
         if not slopes:
@@ -453,8 +412,8 @@ def conditioned_on(
 ) -> ConditionedProcess:
     """A process given data.
 
-    The factor of data without batch or graph is computed once. Later data of that kind extend it:
-    O(n q^2) for q points after n.
+    Data without batch or graph are factored once. Later data of that kind join them, and the joint
+    posterior at the earlier points is kept: O(q^3 + q^2 r) for q points in all.
 
     Args:
         process: The process, which may be given data already.
@@ -468,35 +427,17 @@ def conditioned_on(
     if any(t.ndim > 2 or t.requires_grad for t in (X, Y, noise)):
         return ConditionedProcess(process, X, Y, noise)
     with torch.no_grad():
-        before = process.factors if isinstance(process, ConditionedProcess) else None
-        if before is None:
+        if not (isinstance(process, ConditionedProcess) and process.factors is not None):
             new = ConditionedProcess(process, X, Y, noise)
-            return replace(new, factors=new._factored())
-        old = cast(ConditionedProcess, process)
-        every = torch.cat([old.X, X]), torch.cat([old.Y, Y], -1), torch.cat([old.noise, noise], -1)
-        try:
-            factors = _extended(before, old.base.at(X), Y, noise)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            return conditioned_on(old.base, *every)  # the whole is repaired
-        return ConditionedProcess(old.base, *every, factors)
-
-
-Factors = tuple[Joint, Tensor, Tensor]
-"""A process's joint posterior at points, the factor ``L`` of ``cov + D``, ``L^-1 (Y - mean)``."""
-
-
-def _extended(factors: Factors, new: Joint, Y: Tensor, noise: Tensor) -> Factors:
-    """The same with more points."""
-    f, L, r = factors
-    L = bordered(L, f.covariance(new), new.covariance(new) + torch.diag_embed(noise))
-    n = r.shape[-2]
-    gap = (Y - new.mean).unsqueeze(-1) - L[..., n:, :n] @ r
-    r = torch.cat([r, torch.linalg.solve_triangular(L[..., n:, n:], gap, upper=False)], -2)
-    return f.joined(new), L, r
+            return replace(new, factors=new._factored(process.at(X)))
+        base, f = process.base, process.factors[0].joined(process.base.at(X))
+        X, Y = torch.cat([process.X, X]), torch.cat([process.Y, Y], -1)
+        new = ConditionedProcess(base, X, Y, torch.cat([process.noise, noise], -1))
+        return replace(new, factors=new._factored(f))
 
 
 @dataclass(frozen=True)
-class ConditionedProcess(PosteriorProcess):
+class ConditionedProcess:
     """A process given ``Y`` (``batch' x o x q``) at ``X`` (``batch x q x d``) with noise
     variances like ``Y``.
 
@@ -517,25 +458,29 @@ class ConditionedProcess(PosteriorProcess):
     noise: Tensor
     factors: Factors | None = None
 
-    def _factored(self) -> Factors:
+    def _factored(self, f: Joint | None = None) -> Factors:
+        """The factors; from the base's joint posterior at X where that is known already.
+
+        Raises:
+            NoiseError: if neither noise nor posterior variance exceeds rounding errors.
+        """
         if self.factors is not None:
             return self.factors
-        f = self.base.at(self.X)
-        C = f.covariance(f) + torch.diag_embed(self.noise)
-        L = chol_psd(C, REPAIR, self._unresolved)
+        f = f or self.base.at(self.X)
+        try:
+            L = chol_psd(f.covariance(f) + torch.diag_embed(self.noise))
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+            raise NoiseError(
+                "noise that doubles can tell from none, at points whose values are known already",
+                f"noise variances from {float(self.noise.detach().min()):.2g} on and a covariance "
+                f"of {self.X.shape[-2]} points that cannot be factored",
+                "Give noise above 1e-12 of the prior variance, or leave such points out.",
+            ) from error
         return f, L, torch.linalg.solve_triangular(L, (self.Y - f.mean).unsqueeze(-1), upper=False)
-
-    def _unresolved(self, row: int) -> NoiseError:
-        return NoiseError(
-            "noise that doubles can tell from none, at points whose values are known already",
-            f"noise variances from {float(self.noise.detach().min()):.2g} on and a covariance that "
-            f"cannot be factored at point {row} of {self.X.shape[-2]}",
-            "Give noise above 1e-12 of the prior variance, or leave such points out.",
-        )
 
     def at(self, X: Tensor) -> Joint:
         """The joint posterior at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
-        return _given(self._factored(), self.base.at(X))
+        return self.base.at(X).conditioned(self._factored())
 
     def outputs(self, index: list[int]) -> PosteriorProcess:
         """Some of the outputs."""
@@ -568,39 +513,26 @@ class ConditionedProcess(PosteriorProcess):
         """Where the base has them, given data without batch."""
         return self.factors is not None and self.base.has_moments
 
-    def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments | None:
-        """From the base's, given data without batch."""
-        if self.factors is None or across is not None:
-            return None
-        f, L, r = self.factors
-        base = self.base.moments(X, slopes=slopes, across=f)
-        return None if base is None else base.conditioned(L[0], r[0, :, 0])
+    def moments(self, X: Tensor, *, slopes: bool) -> Moments:
+        """As those of the base."""
+        f, L, r = self._factored()
+        base = cast(Process, self.base).moments(X, slopes=slopes, across=f)
+        return base.conditioned(L[0], r[0, :, 0])
 
+    def plus(self, path: Path, at: Joint, weights: Tensor) -> Path:
+        """A function plus ``cov(x, z) w``, as for the base."""
+        return lambda X: path(X) + times(self.at(X).covariance(at), weights)
+
+    @lasting
     def integral(self, points: Tensor, weights: Tensor) -> Integral:
         """From the base's; computed at each call, because it may hold the graph of the
         conditioning points.
         """
-        base = self.base.integral(points, weights)
-        if self.factors is not None and isinstance(base, PointIntegral):
-            factors = self.factors
-            return base.of(lambda tile: _given(factors, tile))
-        f, L, _ = self._factored()
-        half = torch.linalg.solve_triangular(L, base.gram(f, f), upper=False)
-        M = torch.linalg.solve_triangular(L, half.mT, upper=False)
-        return ConditionedIntegral(base, f, L, M)
+        return self.base.integral(points, weights).conditioned(self._factored())
 
 
-def _given(factors: Factors, s: Joint) -> Joint:
-    """The base's joint posterior at some points, given the data: one solve for the whole batch
-    if the data have none.
-    """
-    f, L, r = factors
-    if f.mean.ndim == L.ndim - 1 == 2:
-        W = solved_rows(L, s.covariance(f)).mT
-    else:
-        W = torch.linalg.solve_triangular(L, f.covariance(s), upper=False)
-    mean = (s.mean.unsqueeze(-1) + products(W.mT, r)).squeeze(-1)
-    return s.updated(mean, *s.less, W)
+PosteriorProcess = Process | ConditionedProcess
+"""A frozen posterior process over transformed points, float64."""
 
 
 def unconditioned(process: PosteriorProcess) -> tuple[PosteriorProcess, int]:
@@ -608,47 +540,6 @@ def unconditioned(process: PosteriorProcess) -> tuple[PosteriorProcess, int]:
     if isinstance(process, ConditionedProcess):
         return process.base, process.X.shape[-2]
     return process, 0
-
-
-@dataclass(frozen=True)
-class ConditionedIntegral:
-    """Sums under a process given more data at points ``f``: cov is ``cov(a, b) - W_a' W_b``.
-
-    Attributes:
-        base: The sums under the base.
-        f: The base's joint posterior at the points conditioned on.
-        L: Cholesky factor of ``cov(f, f) + D``.
-        M: ``L^-1 gram(f, f) L^-T``.
-    """
-
-    base: Integral
-    f: Joint
-    L: Tensor
-    M: Tensor
-
-    @property
-    def total(self) -> Tensor:
-        """Weighted sum of the variances, ``batch x o``."""
-        return self.base.total - self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
-
-    def gram(self, a: Joint, b: Joint) -> Tensor:
-        """``sum_t w_t cov(a, t) cov(t, b)``."""
-        left, W_a, F_a = self._before(a)
-        right, W_b, F_b = (left, W_a, F_a) if a is b else self._before(b)
-        cross = F_a.mT @ W_b
-        crossed = cross.mT if a is b else W_a.mT @ F_b
-        return self.base.gram(left, right) - cross - crossed + W_a.mT @ self.M @ W_b
-
-    def gram_diagonal(self, a: Joint) -> Tensor:
-        """The diagonal of ``gram(a, a)``."""
-        before, W, F = self._before(a)
-        return self.base.gram_diagonal(before) + (W * (self.M @ W - 2.0 * F)).sum(-2)
-
-    def _before(self, a: Joint) -> tuple[Joint, Tensor, Tensor]:
-        """The points under the base but for the mean, ``W_a``, and ``L^-1 gram(f, a)``."""
-        before = a.updated(a.mean, *a.less[:-1])
-        F = torch.linalg.solve_triangular(self.L, self.base.gram(self.f, before), upper=False)
-        return before, a.less[-1], F
 
 
 PRECISE = 1e-10

@@ -182,7 +182,7 @@ class ProjectedWISKI(WISKI):
         if isinstance(process, ConditionedProcess):  # built anew, so that a loaded one is the same
             process = self._build_process(self.state)
         seen = self.effective_observations
-        return gradient_step(cast(Process, process), rows.X, rows.Y, D, self.rate, seen)
+        return gradient_step(process, rows.X, rows.Y, D, self.rate, seen)
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess:
         """The last process with the current projection; rows of earlier points stay as they are.
@@ -191,7 +191,7 @@ class ProjectedWISKI(WISKI):
         """
         if isinstance(process, ConditionedProcess):
             return replace(process, base=moved(cast(Process, process.base), self.grid))
-        return moved(cast(Process, process), self.grid)
+        return moved(process, self.grid)
 
     def _search(self, max_evals: int | None) -> FitReport:
         """The projection, if that is due and possible, and then the hyperparameters."""

@@ -183,7 +183,8 @@ class WholenessContract(Contract):
             built.fit(2)
             process, inner = model.process(), model.transformed(X)
             process.at(inner).operator()
-            process.moments(inner, slopes=False)
+            if process.has_moments:
+                process.moments(inner, slopes=False)
             process.path(torch.Size([2]))(inner)
             process.mean_function()(inner)
             process.integral(inner, weights)
