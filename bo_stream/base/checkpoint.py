@@ -2,8 +2,9 @@
 
 The file holds plain containers and tensors: the class, the arguments of its constructor without
 data, and its `state_dict`. It is read by ``torch.load(weights_only=True)``, so it cannot execute
-code. What was left out of the constructor is made again. A kernel, mean, likelihood, transform or
-policy that it was passed is handed in when the file is loaded.
+code. Kernels, means, likelihoods and transforms are not in it: the constructor makes its defaults
+again, and any other module that it was passed, as a policy of your own, is handed in when the file
+is loaded. What was handed in or made is compared with a description of what was saved.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ import warnings
 import zipfile
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from functools import partial, wraps
-from numbers import Integral, Real
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import gpytorch
@@ -42,10 +42,11 @@ __all__ = [
     "adopt",
     "build",
     "dumps",
+    "entries",
     "load",
     "load_part",
+    "load_state",
     "loadable",
-    "loads",
     "packed",
     "read",
     "save",
@@ -66,18 +67,18 @@ def packed(metadata: Mapping[str, Any]) -> Tensor:
     return torch.tensor(list(json.dumps(metadata).encode()), dtype=torch.uint8)
 
 
-def unpacked(value: Any) -> dict[str, Any] | None:
-    """The metadata in an entry of a `state_dict`; None if there are none.
-
-    Earlier releases stored a mapping.
-    """
-    if isinstance(value, Mapping):
-        value = packed(value)
+def unpacked(value: Any) -> dict[str, Any]:
+    """The metadata in an entry of a `state_dict`; empty if there are none."""
     try:
-        found = json.loads(bytes(value.to(torch.uint8).tolist())) if len(value) else None
+        found = json.loads(bytes(value.tolist()))
     except (AttributeError, TypeError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def entries(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The entries of a `state_dict` whose names begin with a prefix, without it."""
+    return {name[len(prefix) :]: v for name, v in state.items() if name.startswith(prefix)}
 
 
 def adopt(model: Any, header: Mapping[str, Any]) -> None:
@@ -89,32 +90,35 @@ def adopt(model: Any, header: Mapping[str, Any]) -> None:
     """
     kind = (header.get("transforms") or [None, None])[1]
     old = model._frozen_outcomes
-    have = type(old).__name__
-    if not model._outcomes_left_out or {kind, have} != {"Standardize", "NoneType"}:
+    if not model._outcomes_left_out or {kind, type(old).__name__} != {"Standardize", "NoneType"}:
         return
-    new = Standardize(m=model.num_outputs).to(model._like).eval() if have == "NoneType" else None
-    model._lock.on_failure(partial(_put_outcome_transform, model, old))
-    _put_outcome_transform(model, new)
-
-
-def _put_outcome_transform(model: Any, transform: nn.Module | None) -> None:
-    if transform is not None:
-        model.outcome_transform = transform
-    elif hasattr(model, "outcome_transform"):
+    if old is None:
+        model._lock.on_failure(partial(delattr, model, "outcome_transform"))
+        model.outcome_transform = Standardize(m=model.num_outputs).to(model._like).eval()
+    else:
+        model._lock.on_failure(partial(setattr, model, "outcome_transform", old))
         del model.outcome_transform
 
 
-def load_state(model: Any, state: Mapping[str, Any], strict: bool, assign: bool) -> Any:
+def load_state(model: Any, state: Mapping[str, Any], strict: bool) -> Any:
     """Load a `state_dict` within a change; see `StreamingGP.load_state_dict`."""
-    state = dict(state)
-    if assign:  # the caller keeps the tensors that are loaded
-        state = {k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()}
     buffers = (b for name, b in model.named_buffers() if not name.startswith(STREAM))
     model._lock.restores([*model.parameters(), *buffers])
-    check_header(model, state)
-    checked = state if loads_data(model, state) else with_own_data(model, state)
-    check_keys(model, checked, strict)
-    return nn.Module.load_state_dict(model, state, strict, assign)
+    for name, value in state.items():
+        number = isinstance(value, Tensor) and value.is_floating_point()
+        if number and "constraint" not in name and bool(value.isnan().any()):
+            remedy = "The saved state is damaged; load an earlier one."
+            raise StateError(f"{name} without NaN", "NaN", remedy)
+    try:
+        return nn.Module.load_state_dict(model, dict(state), strict)
+    except StateError:
+        raise
+    except RuntimeError as error:
+        raise StateError(
+            f"the state of a {type(model).__name__} built with the same arguments",
+            str(error),
+            "Build the surrogate with the modules and transforms the saved one had, then load.",
+        ) from error
 
 
 def load_part(model: Any, state: MutableMapping[str, Any], prefix: str) -> None:
@@ -127,34 +131,36 @@ def load_part(model: Any, state: MutableMapping[str, Any], prefix: str) -> None:
         state: A `state_dict`, possibly of a module that contains the surrogate.
         prefix: Prefix of the surrogate's entries.
     """
-    own = {k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)}
-    check_header(model, own)
-    saved = {k[len(STREAM) :]: v for k, v in own.items() if k.startswith(STREAM)}
-    if loads_data(model, own):
-        stream = model.stream.contents.loaded(saved, model._sizes())
+    saved = entries(state, prefix)
+    full = _loads_data(model, saved)
+    _check_header(model, saved, full)
+    if full:
+        stream = model.stream.contents.loaded(entries(saved, STREAM), model._sizes())
         model._replace(**{part: getattr(stream, part) for part in vars(stream)})
         return
-    _warn_of_more(model, saved.get("count"))
-    _load_hyperparameters(model, own)
-    kept = with_own_data(model, own)
-    for name in own.keys() - kept.keys():
-        del state[prefix + name]
-    state.update({prefix + name: value for name, value in kept.items()})
-
-
-def _load_hyperparameters(model: Any, saved: Mapping[str, Any]) -> None:
-    """Load them before torch does, because the state of some families depends on them."""
+    count = saved.get("stream.count", 0)
+    if model._loads_data is None and int(count) > model.num_observed > 0:
+        warnings.warn(
+            f"The surrogate keeps its {model.num_observed} observations and takes only the "
+            f"hyperparameters of a state of {int(count)}. To resume that state, use `save` and "
+            "`bo_stream.load`, or load it into a surrogate built without data (n = 0).",
+            stacklevel=4,
+        )
+    known = model.noise_mode == "known"  # its noise comes with data
     before = [p.detach().clone() for p in model.parameters()]
-    modules = LEARNED[:-1] if model.noise_mode == "known" else LEARNED  # its noise comes with data
-    for name in modules:
-        start = len(name) + 1
-        part = {k[start:]: v for k, v in saved.items() if k.startswith(f"{name}.")}
-        getattr(model, name).load_state_dict(part, strict=False)
+    for name in LEARNED[:-1] if known else LEARNED:  # before torch does: some states depend on them
+        getattr(model, name).load_state_dict(entries(saved, f"{name}."), strict=False)
     if not all(map(torch.equal, model.parameters(), before)):
         model._hyperparameters_changed(saved)
+    of_data = (*OF_DATA, "likelihood.") if known else OF_DATA
+    for name in saved:
+        if name.startswith(of_data):
+            del state[prefix + name]
+    own = {k: v for k, v in model.state_dict().items() if k.startswith(of_data)}
+    state.update({prefix + name: value for name, value in own.items()})
 
 
-def loads_data(model: Any, state: Mapping[str, Any]) -> bool:
+def _loads_data(model: Any, state: Mapping[str, Any]) -> bool:
     """Whether to load the data of a saved state: by default if the surrogate has none."""
     if EXTRA not in state and not any(name.startswith(STREAM) for name in state):
         return False  # some hyperparameters
@@ -162,37 +168,18 @@ def loads_data(model: Any, state: Mapping[str, Any]) -> bool:
     return model.num_observed == 0 if wanted is None else wanted
 
 
-def with_own_data(model: Any, state: Mapping[str, Any]) -> dict[str, Any]:
-    """A saved state with the surrogate's own entries of data."""
-    of_data = (*OF_DATA, "likelihood.") if model.noise_mode == "known" else OF_DATA
-    own = {k: v for k, v in model.state_dict().items() if k.startswith(of_data)}
-    return {**{k: v for k, v in state.items() if not k.startswith(of_data)}, **own}
-
-
-def _warn_of_more(model: Any, count: Any) -> None:
-    """Warn if a surrogate leaves out a state of more observations than it has itself."""
-    saved = int(count) if isinstance(count, Tensor) and count.numel() == 1 else 0
-    if model._loads_data is None and saved > model.num_observed > 0:
-        warnings.warn(
-            f"The surrogate keeps its {model.num_observed} observations and takes only the "
-            f"hyperparameters of a state of {saved}. To resume that state, use `save` and "
-            "`bo_stream.load`, or load it into a surrogate built without data (n = 0).",
-            stacklevel=5,
-        )
-
-
-def check_header(model: Any, state: Mapping[str, Any]) -> None:
+def _check_header(model: Any, state: Mapping[str, Any], full: bool) -> None:
     """Adapt a surrogate to a saved state's metadata, or refuse it.
 
     Args:
         model: The surrogate.
         state: Its saved `state_dict`. Hyperparameters alone need no metadata.
+        full: Whether its data are loaded.
 
     Raises:
         StateError: if the state is of another version or layout.
     """
-    full = loads_data(model, state)
-    header = unpacked(state.get(EXTRA)) or {}
+    header = unpacked(state.get(EXTRA))
     if EXTRA not in state and not full:
         return
     if header.get("version") != STATE_VERSION:
@@ -203,7 +190,7 @@ def check_header(model: Any, state: Mapping[str, Any]) -> None:
         )
     if full:
         model._adopt(header)
-    own = unpacked(packed(model._header())) or {}
+    own = unpacked(packed(model._header()))
     compared = [k for k in own.keys() | header.keys() if full or k in WITHOUT_DATA]
     differs = sorted(key for key in compared if own.get(key) != header.get(key))
     if differs:
@@ -214,43 +201,8 @@ def check_header(model: Any, state: Mapping[str, Any]) -> None:
         )
 
 
-def check_keys(model: Any, state: Mapping[str, Any], strict: bool) -> None:
-    """Refuse a `state_dict` with missing, unexpected, misshapen or NaN entries.
-
-    Raises:
-        StateError: naming the entries.
-    """
-    own = model.state_dict()
-    missing, unexpected = set(own) - set(state), set(state) - set(own)
-    if strict and (missing or unexpected):
-        raise StateError(
-            f"the state of a {type(model).__name__} built with the same arguments",
-            f"missing {sorted(missing)}, unexpected {sorted(unexpected)}",
-            "Build the surrogate as the saved one was, then load.",
-        )
-    for name in set(own) - missing:
-        mine, saved = own[name], state[name]
-        if name == EXTRA:
-            continue
-        fits = isinstance(saved, Tensor) and (
-            mine.shape == saved.shape or name.startswith(STREAM)  # streams may have any size
-        )
-        if not fits:
-            shape = tuple(saved.shape) if isinstance(saved, Tensor) else type(saved).__name__
-            raise StateError(
-                f"{name} of shape {tuple(mine.shape)}",
-                f"{shape}",
-                "Build the surrogate with the modules and transforms the saved one had.",
-            )
-        if saved.is_floating_point() and "constraint" not in name and bool(saved.isnan().any()):
-            raise StateError(
-                f"{name} without NaN", "NaN", "The saved state is damaged; load an earlier one."
-            )
-
-
 FORMAT = "bo_stream checkpoint"
-VERSION = 4
-MODULES = ("covar_module", "mean_module", "likelihood", "input_transform", "outcome_transform")
+VERSION = 5
 TRANSFORMS = {"input_transform": Normalize, "outcome_transform": Standardize}
 """Transforms that are made again, by the name of their argument; others are handed in."""
 
@@ -262,19 +214,10 @@ _LOADABLE: dict[str, type[Any]] = {}
 def loadable(kind: type[Any]) -> None:
     """Register a class for loading checkpoints; a later class replaces one of the same name.
 
-    Its constructor runs outside of torch's inference mode, and its objects note the names of the
-    modules that were passed to it.
+    Its constructor runs outside of torch's inference mode.
     """
     if "__init__" in vars(kind):
-        init = kind.__init__
-
-        @wraps(init)
-        def construct(self: Any, *args: Any, **options: Any) -> None:
-            passed = {name for name in MODULES if isinstance(options.get(name), nn.Module)}
-            vars(self).setdefault("_modules_passed", passed)
-            init(self, *args, **options)
-
-        kind.__init__ = lasting(construct)
+        kind.__init__ = lasting(kind.__init__)
     if not inspect.isabstract(kind):
         _LOADABLE[_registered(kind)] = kind
 
@@ -337,9 +280,9 @@ def load(path: str | os.PathLike[str], **modules: Any) -> Any:
             `Standardize` need nothing.
 
     Raises:
-        InputError: if one of these is missing, or of another class than the saved one.
-        StateError: if the file is damaged, of another format or version, names an unknown class,
-            or does not fit the modules.
+        InputError: if one of these is missing, or of another class, or with other settings,
+            constraints or priors, than the saved one.
+        StateError: if the file is damaged, of another format or version, or names an unknown class.
         OSError: if the file cannot be read.
 
     Example:
@@ -354,18 +297,7 @@ def load(path: str | os.PathLike[str], **modules: Any) -> Any:
         >>> again.num_observed
         20
     """
-    return loads(Path(path).read_bytes(), Path(path).name, **modules)
-
-
-def loads(contents: bytes, name: str = "the checkpoint", **modules: Any) -> Any:
-    """Rebuild a surrogate from the contents of a file; see `load`.
-
-    Args:
-        contents: The result of `dumps`.
-        name: Name used in error messages.
-        modules: As for `load`.
-    """
-    return build(read(contents, name), name, **modules)
+    return build(read(Path(path).read_bytes(), Path(path).name), Path(path).name, **modules)
 
 
 def read(contents: bytes, name: str = "the checkpoint") -> dict[str, Any]:
@@ -376,14 +308,15 @@ def read(contents: bytes, name: str = "the checkpoint") -> dict[str, Any]:
         name: Name used in error messages.
 
     Returns:
-        The arguments of `build`. Its entry ``handed_in`` names the modules to be handed in.
+        The arguments of `build`. Its entries ``kinds`` and ``handed_in`` describe by name the
+        modules, which may have to be handed in, and what must be.
     """
     file = io.BytesIO(contents)
     try:
         with zipfile.ZipFile(file) as archive:
             damaged = archive.testzip()  # torch itself does not look at the checksums
         file.seek(0)
-        document: Any = None if damaged else torch.load(file, weights_only=True)
+        document: Any = None if damaged else torch.load(file, "cpu", weights_only=True)
     except Exception as error:
         raise StateError(*NO_CHECKPOINT, f"Nothing was built of {name}.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -405,16 +338,27 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
         name: Name used in error messages.
         modules: As for `load`.
     """
-    _check_handed_in(document, name, modules)
+    kinds, needed = document["kinds"], document["handed_in"]
+    known = [*kinds, *needed]
+    unknown = [key for key in modules if key not in known]
+    if unknown:
+        remedy = f"Hand in what the surrogate in {name} was built with."
+        raise InputError(f"one of {', '.join(known)}", ", ".join(unknown), remedy)
+    unlike = [key for key in needed if _class_name(modules.get(key)) != needed[key]]
     try:
         with warnings.catch_warnings(action="ignore"):
-            model = _empty(document, modules)
-            model.load_state_dict(document["state"])
-        for parameter, learned in document["learned"].items():
-            model.get_parameter(parameter).requires_grad_(learned)
-        model._outcomes_left_out = document["outcomes_left_out"]
-        found = _numbers(model)
-        unlike = [key for key, own in document["numbers"].items() if not _close(own, found[key])]
+            arguments = _arguments(document, modules)
+            unlike += _unlike(kinds, {name: arguments.get(name) for name in TRANSFORMS})
+            if not unlike:
+                model = _class_of(document["class"])(**arguments)
+                unlike = _unlike(kinds, model._arguments())
+            if not unlike:
+                model.load_state_dict(document["state"])
+                for parameter, learned in document["learned"].items():
+                    model.get_parameter(parameter).requires_grad_(learned)
+                model._outcomes_left_out = document["outcomes_left_out"]
+                saved, found = document["numbers"], _numbers(model._arguments())
+                unlike = [key for key in saved if not _close(saved[key], found[key])]
     except StateError:
         raise
     except Exception as error:
@@ -425,11 +369,14 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
             "modules built as the saved ones were; if these are the same, it is damaged.",
         ) from error
     if unlike:
-        raise StateError(
-            f"the {', '.join(unlike)} that {name} was written with",
-            "other classes, settings, constraints or priors",
-            f"Hand it in, built as it was: bo_stream.load(path, {unlike[0]}=...); a default of the "
-            "family needs the releases of gpytorch and BoTorch that saved it.",
+        classes = {key: (kinds | needed)[key].partition(" ")[0] for key in unlike}
+        raise InputError(
+            f"what {name} was written with: "
+            + ", ".join(f"{key} of class {kind}" for key, kind in classes.items()),
+            "none, or others by class, settings, constraints or priors",
+            "Hand in what you built it with, built as it was: bo_stream.load(path, "
+            f"{', '.join(f'{key}=...' for key in unlike)}). A default of the family needs the "
+            "releases of gpytorch and BoTorch that saved it.",
         )
     return model
 
@@ -438,87 +385,63 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
 def _describe(model: Any) -> dict[str, Any]:
     """Describe a surrogate as plain containers and tensors."""
     arguments = model._arguments()
-    modules = {n: arguments[n] for n in MODULES if isinstance(arguments.get(n), nn.Module)}
-    plain = {n: _plain(value) for n, value in arguments.items() if n not in modules}
-    own = {n: arguments[n] for n, value in plain.items() if not is_plain(value)}
-    for name, module in modules.items():
-        made = _is_remade(name, module) if name in TRANSFORMS else name not in model._modules_passed
-        if not made:
-            own[name] = module
+    kinds = {n: _kind(value) for n, value in arguments.items() if isinstance(value, nn.Module)}
+    plain = {n: _plain(value) for n, value in arguments.items() if n not in kinds}
+    own = {n: _class_name(arguments[n]) for n, value in plain.items() if not is_plain(value)}
     return {
         "format": FORMAT,
         "version": VERSION,
         "class": _registered(type(model)),
         "arguments": {name: value for name, value in plain.items() if name not in own},
-        "transforms": [name for name in TRANSFORMS if name in modules],
-        "handed_in": {name: _class_name(value) for name, value in own.items()},
-        "numbers": _numbers(model),
+        "handed_in": own,
+        "kinds": kinds,
+        "numbers": _numbers(arguments),
         "outcomes_left_out": getattr(model, "_outcomes_left_out", False),
         "learned": {name: p.requires_grad for name, p in model.named_parameters()},
-        "state": {name: value.detach().cpu().clone() for name, value in model.state_dict().items()},
+        "state": {name: value.detach().clone() for name, value in model.state_dict().items()},
     }
 
 
-def _empty(document: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
-    """The surrogate before any data, with transforms as they were."""
-    arguments = {k: from_plain(k, _read(v)) for k, v in document["arguments"].items()}
-    arguments |= copy.deepcopy(dict(own))
-    for name in document["transforms"]:
+def _arguments(document: Mapping[str, Any], modules: Mapping[str, Any]) -> dict[str, Any]:
+    """The constructor's arguments, with transforms as they were."""
+    arguments = {
+        name: from_plain(name, _LOADABLE.get(value, value) if isinstance(value, str) else value)
+        for name, value in document["arguments"].items()
+    }
+    arguments |= copy.deepcopy(dict(modules))
+    for name, kind in TRANSFORMS.items():
+        if name not in document["kinds"]:
+            continue
         state = {
             key.partition(f"{name}.")[2]: value
             for key, value in document["state"].items()
             if f"{name}." in key
         }
-        transform = arguments[name] if name in own else _made(name, state)
-        transform.to(torch.float64).eval().load_state_dict(state)
-        arguments[name] = transform
-    return _class_of(document["class"])(**arguments)
+        if name not in modules:
+            sizes = [value.shape[-1] for value in state.values() if value.dim()]
+            arguments[name] = kind(max(sizes, default=1))
+        transform = arguments[name].to(torch.float64).eval()
+        if _kind(transform) == document["kinds"][name]:
+            transform.load_state_dict(state)
+    return arguments
 
 
-def _check_handed_in(document: Mapping[str, Any], name: str, modules: Mapping[str, Any]) -> None:
-    """Refuse modules that are missing, unknown or of other classes."""
-    needed = document["handed_in"]
-    missing = {key: kind for key, kind in needed.items() if key not in modules}
-    if missing:
-        raise InputError(
-            f"what {name} does not hold: "
-            + ", ".join(f"{key} of class {kind}" for key, kind in missing.items()),
-            f"no {', '.join(missing)}",
-            "Hand it in, built as it was: bo_stream.load(path, "
-            f"{', '.join(f'{key}=...' for key in needed)}).",
-        )
-    known = dict.fromkeys(MODULES) | needed
-    for key, value in modules.items():
-        if key not in known or _class_name(value) != needed.get(key, _class_name(value)):
-            raise InputError(
-                f"{key} of class {needed[key]}" if key in needed else f"one of {', '.join(known)}",
-                _class_name(value) if key in needed else key,
-                f"Hand in what the surrogate in {name} was built with.",
-            )
+def _kind(module: nn.Module) -> str:
+    """Classes and settings of a module and its parts, and shapes of its state."""
+    parts = [(type(part).__name__, settings_of(part)) for part in module.modules()]
+    shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    return f"{_class_name(module)} {parts} {shapes}"
 
 
-def _made(name: str, state: Mapping[str, Tensor]) -> nn.Module:
-    """The transform that is made for an argument, of the size of a saved one."""
-    sizes = [value.shape[-1] for value in state.values() if value.dim()]
-    return TRANSFORMS[name](sizes[0] if sizes else 1).to(torch.float64).eval()
-
-
-def _is_remade(name: str, transform: nn.Module) -> bool:
-    """Whether a transform is a `Normalize` or `Standardize` with no settings but its values."""
-    made = _made(name, transform.state_dict())
-    try:
-        made.load_state_dict(transform.state_dict())
-    except RuntimeError:
-        return False
-    mine, theirs = ([(type(m), settings_of(m)) for m in own.modules()] for own in (made, transform))
-    return mine == theirs
+def _unlike(kinds: Mapping[str, str], found: Mapping[str, Any]) -> list[str]:
+    return [key for key in kinds if key in found and _kind(found[key]) != kinds[key]]
 
 
 @torch.no_grad()
-def _numbers(model: Any) -> dict[str, Tensor]:
+def _numbers(arguments: Mapping[str, Any]) -> dict[str, Tensor]:
     """What settings, constraints and priors of each module make of the state."""
     found = {}
-    for name, module in model._arguments().items():
+    for name, module in arguments.items():
         if isinstance(module, gpytorch.Module):
             density = torch.zeros(1).double()
             with suppress(ValueError):  # outside of a prior's support
@@ -533,24 +456,10 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as plain containers and tensors; what is neither stays as it is."""
-    value = to_plain(value)
+    """An argument as plain containers and tensors; what is neither stays as it is."""
     if isinstance(value, Tensor):
-        return value.detach().cpu().clone()
-    if isinstance(value, Integral | Real) and not isinstance(value, bool):
-        return int(value) if isinstance(value, Integral) else float(value)
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, type) and value in _LOADABLE.values():
-        return {"class": _registered(cast("type[Any]", value))}
-    return value
-
-
-def _read(value: Any) -> Any:
-    """A value from plain containers."""
-    return _class_of(value["class"]) if isinstance(value, dict) and "class" in value else value
+        return value
+    return _registered(value) if isinstance(value, type) else to_plain(value)
 
 
 def _class_name(value: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -18,7 +17,7 @@ from bo_stream.base.stream import StateLock, StreamBuffers, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError, UnsupportedError
 
-__all__ = ["CompositeModel", "entries"]
+__all__ = ["CompositeModel"]
 
 LEARN = "To learn hyperparameters, call `fit`; to predict, `posterior`."
 
@@ -32,7 +31,6 @@ class CompositeModel(Model):
 
     model: StreamingGP
     _lock: StateLock
-    _modules_passed: set[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -128,13 +126,13 @@ class CompositeModel(Model):
             StateError: if the saved state does not match this model.
         """
         whole = strict or checkpoint.EXTRA in state_dict
-        saved = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA)) or {}
-        mine = checkpoint.unpacked(self.get_extra_state()) or {}
+        saved = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA))
+        mine = checkpoint.unpacked(self.get_extra_state())
         alike = saved.keys() == mine.keys() and all(saved[k] == mine[k] for k in self._header())
         if whole and not alike:
             raise StateError(f"the state of {mine}", repr(saved), "Build it alike.")
         data = saved if whole and not self.num_observed else None
-        result = self.model.load_state_dict(entries(state_dict, "model."), strict)
+        result = self.model.load_state_dict(checkpoint.entries(state_dict, "model."), strict)
         self._load(state_dict, data)
         return result
 
@@ -150,8 +148,3 @@ class CompositeModel(Model):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint, from which `bo_stream.load` rebuilds everything."""
         checkpoint.save(self, path)
-
-
-def entries(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The entries of a `state_dict` whose names begin with a prefix, without it."""
-    return {name[len(prefix) :]: v for name, v in state.items() if name.startswith(prefix)}

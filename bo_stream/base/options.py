@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from importlib import import_module
 from typing import Any, Literal, TypedDict, get_type_hints
 
+import numpy as np
 import torch
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
@@ -228,70 +229,51 @@ def from_plain(option: str, policy: Any) -> Any:
     if option not in PACKAGES or not isinstance(policy, str | Mapping):
         return policy
     rest = {"name": policy} if isinstance(policy, str) else dict(policy)
-    kinds, name = _policies(option), rest.pop("name", None)
-    known = {_plain_name(kind).replace("_", ""): kind for kind in kinds}
-    kind = known.get(str(name).replace("_", "").lower())
+    kinds, name = _policies(option), str(rest.pop("name", None))
+    kind = kinds.get(_plain_name(name))
     if kind is None:
-        names = ", ".join(map(_plain_name, kinds))
-        raise InputError(f"the name of {option}, one of {names}", repr(name), "Choose.")
-    options = {field.name: field for field in fields(kind) if field.init}
-    needed = {one.name for one in options.values() if one.default is MISSING}
-    if wrong := sorted(set(rest) - set(options)) or sorted(needed - set(rest)):
-        raise InputError(
-            f"the options {', '.join(options)} of {name!r}",
-            f"{'unknown' if wrong[0] in rest else 'no'} {wrong[0]!r}",
-            "Correct it.",
-        )
-    return kind(**{key: _value(option, options[key].type, rest[key]) for key in rest})
+        raise InputError(f"the name of {option}, one of {', '.join(kinds)}", repr(name), "Choose.")
+    signature = inspect.signature(kind)
+    try:
+        signature.bind(**rest)
+    except TypeError as error:
+        known = ", ".join(signature.parameters)
+        raise InputError(f"the options {known} of {name!r}", str(error), "Correct it.") from error
+    kinds_of = {key: str(one.annotation) for key, one in signature.parameters.items()}
+    return kind(**{key: _value(option, kinds_of[key], rest[key]) for key in rest})
 
 
-def to_plain(policy: Any) -> Any:
-    """A policy as `from_plain` reads it; anything else, such as a policy of one's own, as it is."""
-    for option in PACKAGES:
-        if type(policy) in _policies(option):
-            plain = {"name": _plain_name(type(policy))}
-            for field in fields(policy):
-                value = getattr(policy, field.name)
-                if field.init and (isinstance(value, Tensor) or value != field.default):
-                    plain[field.name] = _plain_value(value)
-            return plain if is_plain(plain) else policy
-    return policy
-
-
-def _policies(option: str) -> list[type[Any]]:
-    """The classes of policies."""
-    package = import_module(PACKAGES[option])  # not at the top: it imports this package
-    found = [getattr(package, name) for name in package.__all__]
-    made = [one for one in found if isinstance(one, type) and is_dataclass(one)]
-    return [one for one in made if one.__name__ not in ("Selection", "Actions", "Likelihood")]
-
-
-def _plain_name(kind: type) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
-
-
-def _value(option: str, annotation: Any, value: Any) -> Any:
-    """The value of an option from plain data."""
+def _value(option: str, annotation: str, value: Any) -> Any:
+    """The value of a policy's option from plain data."""
     if isinstance(value, Mapping):
         return from_plain(option, value)
-    if isinstance(value, list) and str(annotation).startswith("tuple"):
+    if isinstance(value, list) and annotation.startswith("tuple"):
         return tuple(value)
-    if isinstance(value, list) and "Tensor" in str(annotation):
-        several = str(annotation).startswith("Sequence")
-        return [_tensor(one) for one in value] if several else _tensor(value)
+    if isinstance(value, list) and "Tensor" in annotation:
+        parts = value if annotation.startswith("Sequence") else [value]
+        tensors = [torch.tensor(part, dtype=torch.float64) for part in parts]
+        return tensors if parts is value else tensors[0]
     return value
 
 
-def _tensor(values: list[Any]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
+def to_plain(value: Any) -> Any:
+    """An option's value as lists, numbers and strings, and policies as `from_plain` reads them.
 
-
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, Tensor):
+    What is none of these, such as a policy of your own, stays as it is; see `is_plain`.
+    """
+    if isinstance(value, Tensor | np.generic):
         return value.tolist()
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain_value(one) for one in value]
-    return to_plain(value)
+    if isinstance(value, list | tuple):
+        return [to_plain(each) for each in value]
+    policies = {kind: name for option in PACKAGES for name, kind in _policies(option).items()}
+    if type(value) not in policies:
+        return value
+    plain = {"name": policies[type(value)]}
+    for field in fields(value):
+        part = getattr(value, field.name)
+        if field.init and (isinstance(part, Tensor) or part != field.default):
+            plain[field.name] = to_plain(part)
+    return plain if is_plain(plain) else value
 
 
 def is_plain(value: Any) -> bool:
@@ -299,3 +281,16 @@ def is_plain(value: Any) -> bool:
     if isinstance(value, list | Mapping):
         return all(map(is_plain, value.values() if isinstance(value, Mapping) else value))
     return value is None or isinstance(value, Tensor | bool | int | float | str)
+
+
+def _policies(option: str) -> dict[str, type[Any]]:
+    """The classes of policies, by their plain names."""
+    package = import_module(PACKAGES[option])  # not at the top: it imports this package
+    found = [getattr(package, name) for name in package.__all__]
+    made = [one for one in found if isinstance(one, type) and is_dataclass(one)]
+    abstract = ("Selection", "Actions", "Likelihood")
+    return {_plain_name(one.__name__): one for one in made if one.__name__ not in abstract}
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

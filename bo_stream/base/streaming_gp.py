@@ -142,7 +142,6 @@ class StreamingGP(GaussianModel):
     """Whether the family requires the bounds of its inputs."""
     stream: StreamBuffers
     _lock: StateLock
-    _modules_passed: set[str]
     conditions_up_to: ClassVar[int] = 0
     """Points that a posterior is conditioned on before it is built anew from the state."""
 
@@ -726,12 +725,12 @@ class StreamingGP(GaussianModel):
             state_dict: A saved state, a copy of its tensors, or a part of it with ``strict=False``.
             strict: Whether missing and unexpected entries are refused.
             keep_transforms: For BoTorch; without effect.
-            assign: As for torch's modules.
+            assign: For torch; without effect, because tensors are copied.
 
         Raises:
             StateError: if class, version, layout, keys, shapes or values do not match.
         """
-        return checkpoint.load_state(self, state_dict, strict, assign)
+        return checkpoint.load_state(self, state_dict, strict)
 
     def _load_from_state_dict(
         self, state_dict: MutableMapping[str, Any], prefix: str, *args: Any, **kwargs: Any

@@ -18,8 +18,9 @@ from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor, nn
 
+from bo_stream.base.checkpoint import entries
 from bo_stream.base.checks import inputs_of
-from bo_stream.base.composite import CompositeModel, entries
+from bo_stream.base.composite import CompositeModel
 from bo_stream.base.fitting import FitMemory, FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import StateLock, all_or_nothing

@@ -25,8 +25,9 @@ from gpytorch.priors import LogNormalPrior
 from scipy import stats
 from torch import Tensor
 
+from bo_stream.base.checkpoint import entries
 from bo_stream.base.checks import inputs_of
-from bo_stream.base.composite import CompositeModel, entries
+from bo_stream.base.composite import CompositeModel
 from bo_stream.base.fitting import FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.options import own_options, whole_number

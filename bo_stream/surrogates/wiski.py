@@ -139,7 +139,9 @@ class WISKI(FeatureGP):
             )
         super().__init__(train_X, train_Y, train_Yvar, **common)
         self.opening = whole_number("opening", opening, 0)
-        self._nodes = None if grid is None else [g.tolist() for g in grid]
+        self._nodes = None
+        if grid is not None:
+            self._nodes = [torch.as_tensor(g, dtype=torch.float64).tolist() for g in grid]
         self.grid_size = grid_size
         first = self._first_grid()
         self.grid_size = "auto" if grid_size == "auto" else list(first.sizes)
@@ -338,8 +340,7 @@ class WISKI(FeatureGP):
     def _options(self) -> dict[str, Any]:
         if self._nodes is None:
             return {"grid_size": self.grid_size, "opening": self.opening}
-        nodes = [torch.tensor(g, dtype=torch.float64) for g in self._nodes]
-        return {"grid": nodes, "opening": self.opening}
+        return {"grid": self._nodes, "opening": self.opening}
 
     def _sizes(self) -> dict[str, int]:
         pairs = pair_count(self.grid.sizes)

@@ -110,7 +110,9 @@ class PersistenceContract(Contract):
         """Loaded from a file, with what is not the family's handed in."""
         own = {"covar_module": self.kernel() or model.covar_module, **self.options}
         own.setdefault("likelihood", copy.deepcopy(model.likelihood))
-        return load(path, **{name: own[name] for name in read(path.read_bytes())["handed_in"]})
+        document = read(path.read_bytes())
+        names = own.keys() & (document["kinds"] | document["handed_in"]).keys()
+        return load(path, **{name: own[name] for name in names})
 
     def test_assigning_copies(self) -> None:
         """With ``assign`` too the saved tensors stay as they were saved."""
@@ -160,7 +162,7 @@ class PersistenceContract(Contract):
 
     def extra(self, state: dict[str, Any], **changes: Any) -> None:
         """Change the extra state in a saved state."""
-        state["_extra_state"] = packed({**(unpacked(state["_extra_state"]) or {}), **changes})
+        state["_extra_state"] = packed({**unpacked(state["_extra_state"]), **changes})
 
     def test_unknown_versions_are_refused(self) -> None:
         self.not_loaded(lambda state: self.extra(state, version=999))

@@ -391,11 +391,13 @@ class SurrogateManager:
             StateError: for a snapshot that is damaged or was saved by another release.
         """
         document = checkpoint.read(model)
-        own: dict[str, Any] = {}
-        if document["handed_in"]:
+        try:
+            loaded = checkpoint.build(document)
+        except InputError:  # it was built with modules of a user's own
             found = self._new_arguments(self.stages[about.get("stage", 0)], document)
-            own = {name: found.get(name) for name in document["handed_in"]}
-        loaded = checkpoint.build(document, **own)
+            names = document["kinds"] | document["handed_in"]
+            own = {name: found[name] for name in names if name in found}
+            loaded = checkpoint.build(document, **own)
         surprise = Surprise(*(torch.tensor(v, dtype=torch.float64) for v in about["surprise"]))
         plain = about.get("ensemble")
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)

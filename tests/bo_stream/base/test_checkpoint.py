@@ -57,7 +57,6 @@ from bo_stream import (
     load,
 )
 from bo_stream.base import checkpoint
-from bo_stream.base.checkpoint import unpacked
 from bo_stream.base.options import default_kernel
 from bo_stream.errors import InputError, StateError
 from bo_stream.growth import VIPS, Pruned
@@ -123,7 +122,7 @@ def test_a_default_that_was_changed_is_handed_in(tmp_path: Path) -> None:
     model = ExactGP(*data())
     model.covar_module = changed().double()
     model.save(tmp_path / "model.pt")
-    with pytest.raises(StateError, match="covar_module"):
+    with pytest.raises(InputError, match="covar_module"):
         load(tmp_path / "model.pt")
     goes_on(model, tmp_path / "model.pt", covar_module=changed())
 
@@ -205,17 +204,17 @@ def test_a_prior_or_constraint_makes_a_kernel_ones_own(tmp_path: Path) -> None:
     ):
         model = ExactGP(*data(), covar_module=like_the_default(**given))
         needs(model, tmp_path / "model.pt", "covar_module", partial(like_the_default, **given))
-        with pytest.raises(StateError, match="covar_module"):
+        with pytest.raises(InputError, match="covar_module"):
             load(tmp_path / "model.pt", covar_module=default_kernel(2, Size()))
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     ExactGP(*data(), covar_module=RBFKernel(), mean_module=ZeroMean()).save(path)
-    with pytest.raises(InputError, match=r"no mean_module.*covar_module=\.\.\., mean_module="):
-        load(path, covar_module=RBFKernel())
-    for wrong, kind in ((MaternKernel(), InputError), (RBFKernel(ard_num_dims=2), StateError)):
-        with pytest.raises(kind, match="RBFKernel"):
+    with pytest.raises(InputError, match=r"covar_module=\.\.\., mean_module="):
+        load(path)
+    for wrong in (MaternKernel(), RBFKernel(ard_num_dims=2)):
+        with pytest.raises(InputError, match=r"covar_module of class .*RBFKernel; got"):
             load(path, covar_module=wrong, mean_module=ZeroMean())
     with pytest.raises(InputError, match="one of covar_module.*got window"):
         load(path, covar_module=RBFKernel(), mean_module=ZeroMean(), window=3)
@@ -377,15 +376,6 @@ def test_another_standardisation(tmp_path: Path) -> None:
     goes_on(ExactGP(X, Y).restandardise(3.0 * Y), tmp_path / "model.pt")
 
 
-def test_metadata_as_a_mapping() -> None:
-    """As releases before this one stored them in a `state_dict`."""
-    X, Y = data()
-    model, again = WISKI(X, Y, bounds=BOUNDS), WISKI(X[:0], Y[:0], bounds=BOUNDS)
-    state = model.state_dict()
-    again.load_state_dict({**state, "_extra_state": unpacked(state["_extra_state"])})
-    assert_same_state(snapshot(again), snapshot(model))
-
-
 def test_in_a_fresh_process(tmp_path: Path) -> None:
     model = WISKI(*data(), bounds=BOUNDS, grid_size=9)
     model.fit(3)
@@ -495,7 +485,7 @@ def test_changed_files_are_refused(name: str, path: Path) -> None:
     document = torch.load(path, weights_only=True)
     CHANGES[name](document)
     torch.save(document, path)
-    with pytest.raises(StateError):
+    with pytest.raises(InputError if name == "prior" else StateError):
         load(path)
 
 

@@ -49,7 +49,7 @@ def test_categories_are_those_of_indicators_with_one_lengthscale() -> None:
     torch.testing.assert_close(torch.from_numpy(found), expected.detach(), rtol=1e-5, atol=1e-5)
     standard = model.outcome_transform(model.posterior(new).mean)[0].squeeze()
     torch.testing.assert_close(standard, expected.detach(), rtol=1e-5, atol=1e-5)
-    again = checkpoint.loads(checkpoint.dumps(model))
+    again = checkpoint.build(checkpoint.read(checkpoint.dumps(model)))
     assert torch.equal(again.posterior(new).mean, model.posterior(new).mean)
 
 

@@ -180,7 +180,7 @@ def test_a_damaged_grid_is_refused() -> None:
     model = build(20, loads_data=True)
     for sizes in (None, [9], [9, 3], [9, 9], ["9", "8"]):
         saved = model.state_dict()
-        header = unpacked(saved["_extra_state"]) or {}
+        header = unpacked(saved["_extra_state"])
         saved["_extra_state"] = packed({**header, "nodes": sizes})
         before = snapshot(model)
         with pytest.raises((StateError, InputError)):
