@@ -101,7 +101,7 @@ class TrustRegionSampling:
         centre, size, factor = region.centre, float(region.size), model.factor()
         steps = candidates(centre, geometry, size, max(CANDIDATES, 4 * q))
         window = model.state.rows
-        draws = RegionDraws.of(factor, window.Y, window.X - centre, geometry.lengthscales, q)
+        draws = RegionDraws.of(factor, window.y, window.X - centre, geometry.lengthscales, q)
         values = draws.at(steps)
         best = distinct_winners(values, q)
         steps, reached = steps[best], values[best, torch.arange(q)]

@@ -11,19 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from bo_stream.mathematics.autograd import lasting_property
+from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
 
 __all__ = [
     "WINDOW",
-    "Centre",
-    "Evaluations",
+    "ClosedRegions",
     "Geometry",
+    "Means",
     "TrustRegion",
     "TrustRegionState",
     "absorbed",
@@ -62,51 +63,18 @@ class Geometry:
         low: Lower corner of the box, ``d``.
         width: Its sides, ``d``.
         lengthscales: ``d``.
-        shape: Sides of a region of size one, ``d``: proportional to the lengthscales, with the
-            volume of the box.
     """
 
     low: Tensor
     width: Tensor
     lengthscales: Tensor
-    shape: Tensor
 
-    @classmethod
-    def of(cls, box: Tensor, lengthscales: Tensor | None) -> Geometry:
-        """In a box ``2 x d``; without lengthscales those of the box."""
-        low, width = box[0], box[1] - box[0]
-        if lengthscales is None:
-            return cls(low, width, width, width)
-        unit = (lengthscales / width).log().mean().exp()
-        return cls(low, width, lengthscales, lengthscales / unit)
-
-
-@dataclass(frozen=True)
-class Evaluations:
-    """Observations: points, outcomes, and noise variances before any learned scale."""
-
-    X: Tensor = shaped("r d")
-    Y: Tensor = shaped("r")
-    R: Tensor = shaped("r", "positive")
-
-    @classmethod
-    def none(cls, like: Tensor, dim: int) -> Evaluations:
-        """No observations, on the device of ``like``."""
-        return cls(like.new_zeros(0, dim), like.new_zeros(0), like.new_zeros(0))
-
-    def __len__(self) -> int:
-        return self.X.shape[0]
-
-    def at(self, rows: Any) -> Evaluations:
-        """A copy of some of them, by a mask, indices or a slice."""
-        return Evaluations(self.X[rows].clone(), self.Y[rows].clone(), self.R[rows].clone())
-
-    def joined(self, other: Evaluations) -> Evaluations:
-        """These, then others; the same object if there are no others."""
-        if not len(other):
-            return self
-        pairs = (self.X, other.X), (self.Y, other.Y), (self.R, other.R)
-        return Evaluations(*(torch.cat(pair) for pair in pairs))
+    @property
+    def shape(self) -> Tensor:
+        """Sides of a region of size one, ``d``: proportional to the lengthscales, with the volume
+        of the box.
+        """
+        return self.lengthscales / (self.lengthscales / self.width).log().mean().exp()
 
 
 @dataclass(frozen=True)
@@ -114,15 +82,13 @@ class TrustRegion:
     """The current region and its progress.
 
     Attributes:
-        centre: ``d``.
-        value: Outcome at the centre; under noise its posterior mean.
-        best: Best outcome observed in the region.
+        centre: The best observation; under noise the point of the window with the largest
+            posterior mean, ``d``.
         size: Its side L, as a fraction of the box.
         failures: Failed batches in a row.
         cycles: Stalls in a row that gained little (MATHS 14.5).
         cycle_best: Best outcome at the last stall.
         spread: Scale of the initial outcomes.
-        scale: Standard deviation of the window's outcomes.
         fitted: Completed observations at the last fit of the hyperparameters; 0 before the first,
             while the region's initial design is incomplete.
         fitted_size: The size at that fit; infinite asks for another.
@@ -131,14 +97,11 @@ class TrustRegion:
     """
 
     centre: Tensor = shaped("d")
-    value: Tensor = shaped("", "extended")
-    best: Tensor = shaped("", "extended")
     size: Tensor = shaped("", "positive")
     failures: Tensor = shaped("", "not negative")
     cycles: Tensor = shaped("", "not negative")
     cycle_best: Tensor = shaped("", "extended")
     spread: Tensor = shaped("", "not negative")
-    scale: Tensor = shaped("", "not negative")
     fitted: Tensor = shaped("", "not negative")
     fitted_size: Tensor = shaped("", "extended")
     fits: Tensor = shaped("", "not negative")
@@ -147,29 +110,13 @@ class TrustRegion:
     @classmethod
     def new(cls, centre: Tensor) -> TrustRegion:
         """A region without observations."""
+        numbers = FULL, 0.0, 0.0, -math.inf, 0.0, 0.0, math.inf, 0.0
+        return cls(*[centre, *map(centre.new_tensor, numbers), centre.new_zeros(0)])
 
-        def number(value: float) -> Tensor:
-            return centre.new_tensor(value)
-
-        return cls(
-            centre,
-            value=number(-math.inf),
-            best=number(-math.inf),
-            size=number(FULL),
-            failures=number(0.0),
-            cycles=number(0.0),
-            cycle_best=number(-math.inf),
-            spread=number(0.0),
-            scale=number(0.0),
-            fitted=number(0.0),
-            fitted_size=number(math.inf),
-            fits=number(0.0),
-            history=centre.new_zeros(0),
-        )
-
-    def changed(self, **numbers: float) -> TrustRegion:
-        """The region with other numbers."""
-        return replace(self, **{name: self.size.new_tensor(v) for name, v in numbers.items()})
+    def changed(self, **values: float | Tensor) -> TrustRegion:
+        """The region with other values."""
+        as_tensor = partial(torch.as_tensor, dtype=self.size.dtype, device=self.size.device)
+        return replace(self, **{name: as_tensor(value) for name, value in values.items()})
 
     @property
     def begun(self) -> bool:
@@ -185,21 +132,6 @@ class ClosedRegions:
     half: Tensor = shaped("k d", "positive")
     value: Tensor = shaped("k")
 
-    def with_one(self, x: Tensor, half: Tensor, value: Tensor) -> ClosedRegions:
-        """With one more region."""
-        pairs = (self.X, x), (self.half, half), (self.value, value)
-        return ClosedRegions(*(torch.cat([old, new.unsqueeze(0)]) for old, new in pairs))
-
-    @property
-    def best(self) -> float:
-        """The best of their values; -inf without any."""
-        return float(self.value.max()) if len(self.value) else -math.inf
-
-    def holds(self, X: Tensor) -> Tensor:
-        """Which of the points ``n x d`` are inside one of them, ``n``."""
-        inside = (X.unsqueeze(1) - self.X).abs() <= self.half
-        return inside.all(-1).any(-1)
-
 
 @dataclass(frozen=True)
 class TrustRegionState:
@@ -213,122 +145,82 @@ class TrustRegionState:
         closed: Earlier regions.
     """
 
-    archive: Evaluations = nested()
-    pending: Evaluations = nested()
-    window: Evaluations = nested()
+    archive: Rows = nested(n="a")
+    pending: Rows = nested(n="p")
+    window: Rows = nested(n="w")
     region: TrustRegion = nested()
     closed: ClosedRegions = nested()
 
     @classmethod
-    def empty(cls, dim: int, like: Tensor) -> TrustRegionState:
+    def empty(cls, dim: int) -> TrustRegionState:
         """Before any data."""
-        none, zeros = Evaluations.none(like, dim), like.new_zeros(0, dim)
-        closed = ClosedRegions(zeros, zeros.clone(), like.new_zeros(0))
-        return cls(none, none.at([]), none.at([]), TrustRegion.new(like.new_zeros(dim)), closed)
+        zeros = torch.zeros(0, dim, dtype=torch.float64)
+        closed = ClosedRegions(zeros, zeros.clone(), zeros.new_zeros(0))
+        archive, pending, window = (Rows.empty(dim) for _ in range(3))
+        return cls(archive, pending, window, TrustRegion.new(zeros.new_zeros(dim)), closed)
 
     @lasting_property
-    def rows(self) -> Evaluations:
+    def rows(self) -> Rows:
         """What the local process is conditioned on: the window, then the pending observations."""
-        return self.window.joined(self.pending)
-
-    @property
-    def seen(self) -> int:
-        """Number of observations in the current region."""
-        return len(self.archive) + len(self.pending)
-
-    def results(self, means: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Points ``n x d`` and values ``n`` of all regions to recommend from.
-
-        Args:
-            means: Posterior means at the points of `rows`; None: the observations themselves.
-        """
-        rows = self.archive.joined(self.pending)
-        X, Y = (rows.X, rows.Y) if means is None else (self.rows.X, means)
-        return torch.cat([self.closed.X, X]), torch.cat([self.closed.value, Y])
+        return self.window.joined(self.pending) if len(self.pending) else self.window
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> TrustRegionState:
         """The state for targets ``(y - shift) / factor``, with known noise scaled to match."""
-        a, b = shift.reshape(()), factor.reshape(())
-
-        def rows(old: Evaluations) -> Evaluations:
-            return Evaluations(old.X, (old.Y - a) / b, old.R / b.square() if known_noise else old.R)
-
-        r = self.region
-        region = replace(
-            r,
-            value=(r.value - a) / b,
-            best=(r.best - a) / b,
-            cycle_best=(r.cycle_best - a) / b,
-            spread=r.spread / b,
-            scale=r.scale / b,
-            history=(r.history - a) / b,
-        )
+        a, b, r = shift.reshape(()), factor.reshape(()), self.region
+        numbers = {"cycle_best": (r.cycle_best - a) / b, "history": (r.history - a) / b}
+        region = r.changed(spread=r.spread / b, **numbers)
         closed = replace(self.closed, value=(self.closed.value - a) / b)
-        archive, pending, window = rows(self.archive), rows(self.pending), rows(self.window)
+        every = self.archive, self.pending, self.window
+        archive, pending, window = (t.rescaled(shift, factor, known_noise) for t in every)
         return TrustRegionState(archive, pending, window, region, closed)
 
 
 # -- window --------------------------------------------------------------------------------------
 
 
-def window_of(
-    archive: Evaluations, newest: int, centre: Tensor, geometry: Geometry, size: float
-) -> Evaluations:
-    """The window of a region, its outcomes clipped, in the order of the archive.
+def window_of(archive: Rows, newest: int, centre: Tensor, geometry: Geometry, size: float) -> Rows:
+    """The window of a region, in the order of the archive, its outcomes clipped from below.
 
     Up to 512 points all are in it. If more than that lie within ``L shape`` of the centre: the best
     quarter, the newest quarter, the rest at random from a stream that the number of points decides.
-    Otherwise the nearest, and always the newest batch.
+    Otherwise the nearest, and always the newest batch. The least outcome is
+    ``median - 2 (max - median)``.
 
     Args:
-        archive: The points of the region.
+        archive: The points of the region, at least one.
         newest: Size of the newest batch.
         centre: ``d``.
         geometry: Lengths.
         size: The region's L.
     """
-    n = len(archive)
-    if n <= WINDOW:
-        return clipped(archive.at(slice(None)))
-    away = archive.X - centre
-    fresh = torch.zeros(n, dtype=torch.bool, device=away.device)
-    fresh[n - min(newest, WINDOW) :] = True
+    n, away = len(archive), archive.X - centre
+    fresh = torch.arange(n, device=away.device) >= n - min(newest, WINDOW)
     inside = (away.abs() <= size * geometry.shape).all(-1) | fresh
     if int(inside.sum()) <= WINDOW:
         distance = (away / geometry.lengthscales).square().sum(-1).masked_fill(fresh, -1.0)
-        chosen = distance.topk(WINDOW, largest=False).indices
+        chosen = distance.topk(min(n, WINDOW), largest=False).indices
     else:
         places, quarter = inside.nonzero().squeeze(-1), WINDOW // 4
-        best = places[archive.Y[places].topk(quarter).indices]
+        best = places[archive.y[places].topk(quarter).indices]
         taken = torch.cat([best, places[-quarter:]]).unique()
         others = places[~torch.isin(places, taken)]
         generator = torch.Generator().manual_seed(n)
         some = torch.randperm(len(others), generator=generator)[: WINDOW - len(taken)]
         chosen = torch.cat([taken, others[some.to(others.device)]])
-    return clipped(archive.at(chosen.sort().values))
-
-
-def clipped(rows: Evaluations) -> Evaluations:
-    """The rows with outcomes of at least ``median - 2 (max - median)``."""
-    if not len(rows):
-        return rows
-    middle = rows.Y.median()
-    return Evaluations(rows.X, rows.Y.clamp(min=float(3.0 * middle - 2.0 * rows.Y.max())), rows.R)
+    rows = archive[chosen.sort().values]
+    least = 3.0 * rows.y.median() - 2.0 * rows.y.max()
+    return replace(rows, Y=rows.Y.clamp(min=float(least)))
 
 
 # -- moves ---------------------------------------------------------------------------------------
 
 
-Centre = Callable[[Evaluations], tuple[int, float]]
-"""The row of a window with the best posterior mean, and that mean."""
+Means = Callable[[Rows], Tensor]
+"""Posterior means at the points of a window, ``n``."""
 
 
 def absorbed(
-    state: TrustRegionState,
-    rows: Evaluations,
-    batch_size: int,
-    geometry: Callable[[TrustRegion], Geometry],
-    centre_of: Centre | None,
+    state: TrustRegionState, rows: Rows, batch_size: int, geometry: Geometry, means: Means | None
 ) -> TrustRegionState:
     """The state after more observations: every batch that becomes complete moves the region.
 
@@ -336,81 +228,72 @@ def absorbed(
         state: The state before.
         rows: The observations.
         batch_size: Observations in a batch.
-        geometry: Lengths in a region.
-        centre_of: Under noise; None if evaluations are exact.
+        geometry: Lengths.
+        means: Under noise; None if evaluations are exact.
     """
-    state = _late(state, rows, centre_of is None)
-    if not state.region.begun and len(state.closed.value):
-        rows = rows.at(~state.closed.holds(rows.X))
-    pending = state.pending.joined(rows)
-    while len(pending) >= batch_size:
-        batch, pending = pending.at(slice(0, batch_size)), pending.at(slice(batch_size, None))
-        state = _completed(state, batch, geometry(state.region), centre_of)
-    return replace(state, pending=pending)
+    if not state.region.begun:
+        closed, rows = _late(state.closed, rows, means is None)
+        state = replace(state, closed=closed)
+    rows = state.pending.joined(rows)
+    complete = len(rows) // batch_size * batch_size
+    for start in range(0, complete, batch_size):
+        state = _completed(state, rows[start : start + batch_size], geometry, means)
+    return replace(state, pending=rows[torch.arange(len(rows)) >= complete])
 
 
-def _late(state: TrustRegionState, rows: Evaluations, exact: bool) -> TrustRegionState:
-    """Credit better points of an earlier region that come after its end, if exact."""
-    closed = state.closed
-    if state.region.begun or not exact:
-        return state
-    for x, y in zip(rows.X, rows.Y, strict=True):
-        inside = ((x - closed.X).abs() <= closed.half).all(-1)
-        better = inside & (closed.value < y)
-        if bool(better.any()):
-            X = torch.where(better.unsqueeze(-1), x, closed.X)
-            closed = replace(closed, X=X, value=torch.where(better, y, closed.value))
-    return replace(state, closed=closed)
+def _late(closed: ClosedRegions, rows: Rows, exact: bool) -> tuple[ClosedRegions, Rows]:
+    """The rows outside of earlier regions, whose results are better ones inside, if exact."""
+    inside = ((rows.X.unsqueeze(1) - closed.X).abs() <= closed.half).all(-1)
+    if exact:
+        best, row = rows.y.unsqueeze(-1).where(inside, -math.inf).max(0)
+        X = torch.where((best > closed.value).unsqueeze(-1), rows.X[row], closed.X)
+        closed = replace(closed, X=X, value=torch.maximum(best, closed.value))
+    return closed, rows[~inside.any(-1)]
 
 
 def _completed(
-    state: TrustRegionState, batch: Evaluations, geometry: Geometry, centre_of: Centre | None
+    state: TrustRegionState, batch: Rows, geometry: Geometry, means: Means | None
 ) -> TrustRegionState:
     """The state after a complete batch, whatever is pending."""
-    archive, region = state.archive.joined(batch), state.region
-    if not region.begun:
-        region = _at_best(region, archive)
-        window = state.window.joined(batch)
-        if not len(state.closed.value):
-            window = window_of(archive, len(batch), region.centre, geometry, float(region.size))
-        return replace(state, archive=archive, region=region, window=_last(window))
-    region = _cycled(_resized(region, batch, geometry))
-    if centre_of is None:
-        region = _at_best(region, archive)
-    else:
-        region = region.changed(best=max(float(region.best), float(batch.Y.max())))
-    polished = centre_of is None and float(region.value) >= state.closed.best
-    end = SMALLEST if polished else SMALL
-    if float(region.size) < end and float(region.cycles) >= CYCLES:
-        half = max(float(region.size), 2.0 * SMALL) * geometry.shape
-        closed = state.closed.with_one(region.centre, half, region.value)
-        empty = archive.at([])
-        return TrustRegionState(
-            empty, empty.at([]), state.window, TrustRegion.new(region.centre), closed
-        )
-    window = window_of(archive, len(batch), region.centre, geometry, float(region.size))
-    state = replace(state, archive=archive, window=window, region=region)
-    return recentred(state, centre_of)
+    begun = state.region.begun
+    region = _cycled(_resized(state, batch, geometry)) if begun else state.region
+    state = replace(state, archive=state.archive.joined(batch), region=region)
+    if means is None or not begun:
+        state = recentred(state, None)
+    archive, region, size = state.archive, state.region, float(state.region.size)
+    best = archive.y.max()
+    polished = means is None and bool((best >= state.closed.value).all())
+    if size < (SMALLEST if polished else SMALL) and float(region.cycles) >= CYCLES:
+        value = best if means is None else means(state.window).max()
+        result = region.centre, max(size, 2.0 * SMALL) * geometry.shape, value
+        old = state.closed.X, state.closed.half, state.closed.value
+        pairs = zip(old, result, strict=True)
+        closed = ClosedRegions(*(torch.cat([a, b.unsqueeze(0)]) for a, b in pairs))
+        new = TrustRegion.new(region.centre)
+        return TrustRegionState(archive[[]], archive[[]], state.window, new, closed)
+    window = window_of(archive, len(batch), region.centre, geometry, size)
+    return recentred(replace(state, window=window), means)
 
 
 def begun(state: TrustRegionState, geometry: Geometry) -> TrustRegionState:
     """The state once the initial design is complete; its hyperparameters are fitted next."""
     archive = state.archive.joined(state.pending)
-    region = _at_best(state.region, archive)
-    spread = min(_sd(archive.Y), float(region.best - archive.Y.median()))
-    region = region.changed(spread=spread, fitted=float(len(archive)))
+    state = recentred(replace(state, archive=archive, pending=archive[[]]), None)
+    spread = min(float(archive.y.std(correction=0)), float(archive.y.max() - archive.y.median()))
+    region = state.region.changed(spread=spread, fitted=float(len(archive)))
     window = window_of(archive, len(archive), region.centre, geometry, float(region.size))
-    state = replace(state, archive=archive, pending=archive.at([]), window=window, region=region)
-    return recentred(state, None)
+    return replace(state, window=window, region=region)
 
 
-def recentred(state: TrustRegionState, centre_of: Centre | None) -> TrustRegionState:
-    """The state under the current hyperparameters: scale of the window and, under noise, centre."""
-    region = state.region.changed(scale=_sd(state.window.Y))
-    if centre_of is not None:
-        row, mean = centre_of(state.window)
-        region = replace(region, centre=state.window.X[row].clone()).changed(value=mean)
-    return replace(state, region=region)
+def recentred(state: TrustRegionState, means: Means | None) -> TrustRegionState:
+    """The state with the region at its best observation or, with `Means` and once it has begun, at
+    the best of the window's.
+    """
+    if means is None or not state.region.begun:
+        centre = state.archive.X[state.archive.y.argmax()]
+    else:
+        centre = state.window.X[means(state.window).argmax()]
+    return replace(state, region=replace(state.region, centre=centre.clone()))
 
 
 def fitted(state: TrustRegionState) -> TrustRegionState:
@@ -425,63 +308,42 @@ def fit_due(state: TrustRegionState, batch_size: int) -> bool:
 
     The design of a new region is complete with a batch, and at least two points for each input.
     """
-    region = state.region
+    region, n = state.region, len(state.archive)
     if not region.begun:
-        return state.seen >= max(2 * state.archive.X.shape[-1], batch_size)
+        return n + len(state.pending) >= max(2 * state.archive.X.shape[-1], batch_size)
     size, fitted_size = float(region.size), float(region.fitted_size)
-    grown = len(state.archive) >= GROWTH * float(region.fitted)
-    return grown or size <= fitted_size / 2.0 or size >= 2.0 * fitted_size
+    changed = size <= fitted_size / 2.0 or size >= 2.0 * fitted_size
+    return changed or n >= GROWTH * float(region.fitted)
 
 
-def _resized(region: TrustRegion, batch: Evaluations, geometry: Geometry) -> TrustRegion:
-    """The region's size after a success or a failure."""
-    size, top = float(region.size), int(batch.Y.argmax())
-    if float(batch.Y[top]) > float(region.best + GAIN * region.scale):
+def _resized(state: TrustRegionState, batch: Rows, geometry: Geometry) -> TrustRegion:
+    """The region after a success or a failure."""
+    region, best, top = state.region, float(state.archive.y.max()), int(batch.y.argmax())
+    size, failures = float(region.size), float(region.failures) + 1.0
+    reached, scale = float(batch.y[top]), float(state.window.y.std(correction=0))
+    if reached > best + GAIN * scale:
         extent = float(((batch.X[top] - region.centre) / geometry.shape).abs().max())
         target = math.log(max(2.0 * STEP * extent, 1e-12))
         size = min(LONGEST, math.exp((1.0 - MIX) * math.log(size) + MIX * target))
         failures = 0.0
-    else:
-        failures = float(region.failures) + 1.0
-        if failures >= PATIENCE:
-            size, failures = size / 2.0, 0.0
-    best = max(float(region.best), float(batch.Y[top]))
-    history = torch.cat([region.history, region.best.new_tensor([best])])[-STALL - 1 :]
-    region = replace(region, history=history)
-    return region.changed(best=best, size=size, failures=failures)
+    elif failures >= PATIENCE:
+        size, failures = size / 2.0, 0.0
+    now = region.history.new_tensor([max(best, reached)])
+    history = torch.cat([region.history, now])[-STALL - 1 :]
+    return region.changed(size=size, failures=failures, history=history)
 
 
 def _cycled(region: TrustRegion) -> TrustRegion:
     """The region after a check for a stall: at full size again, or about to end."""
-    best, size, cycles = float(region.best), float(region.size), float(region.cycles)
     history, spread = region.history, float(region.spread)
+    best, size, cycles = float(history[-1]), float(region.size), float(region.cycles)
     gained = best > float(region.cycle_best) + CYCLE_GAIN * spread
     stalled = len(history) > STALL and best - float(history[0]) < STALL_GAIN * spread
     if size < SMALL and stalled and cycles < CYCLES:
         cycles = 1.0 if gained else cycles + 1.0
-        region = replace(region, history=history[:0].clone())
-        region = region.changed(cycles=cycles, cycle_best=best)
+        region = region.changed(history=history[:0], cycles=cycles, cycle_best=best)
         if cycles < CYCLES:
             region = region.changed(size=FULL, failures=0.0, fitted_size=math.inf)
     elif size > SMALL and cycles >= CYCLES and gained:
         region = region.changed(cycles=0.0)
     return region
-
-
-def _at_best(region: TrustRegion, archive: Evaluations) -> TrustRegion:
-    """The region centred at its best observation."""
-    if not len(archive):
-        return region
-    top = int(archive.Y.argmax())
-    y = archive.Y[top].clone()
-    return replace(region, centre=archive.X[top].clone(), value=y, best=y)
-
-
-def _last(rows: Evaluations) -> Evaluations:
-    """The newest rows that fit in a window."""
-    return clipped(rows.at(slice(max(0, len(rows) - WINDOW), None)))
-
-
-def _sd(Y: Tensor) -> float:
-    """Standard deviation of outcomes."""
-    return float(Y.std(correction=0)) if len(Y) else 0.0

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 import torch
-from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.constraints import Positive
+from gpytorch.kernels import ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
@@ -34,7 +35,7 @@ from bo_stream.mathematics.exact import (
     maximised,
     solved,
 )
-from bo_stream.mathematics.region import Evaluations, Geometry, TrustRegion, TrustRegionState
+from bo_stream.mathematics.region import Geometry, TrustRegion, TrustRegionState
 from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.exact import MaternGP
 
@@ -121,8 +122,8 @@ class TrustRegionGP(MaternGP):
         model = GaussianLikelihood(noise_constraint=Positive())
         super().__init__(*data, common, noise=noise, noise_model=model)
         self.batch_size = whole_number("batch_size", batch_size, 1)
-        image = self._transformed(cast(Tensor, self.bounds))
-        self._box = torch.stack([image.amin(0), image.amax(0)]).tolist()
+        kernel = cast(ScaleKernel, self.covar_module).base_kernel
+        kernel.lengthscale = kernel.lengthscale * self.geometry.width
         self._factors, self._unversioned = Derived[Solved](), Version()
         self._begin(*data)
 
@@ -132,30 +133,22 @@ class TrustRegionGP(MaternGP):
     # -- state -----------------------------------------------------------------------------------
 
     def _empty_state(self) -> TrustRegionState:
-        return TrustRegionState.empty(self._dim, torch.empty(0, dtype=torch.float64))
+        return TrustRegionState.empty(self._dim)
 
     def _absorb(self, state: TrustRegionState, rows: Rows) -> TrustRegionState:
-        new = Evaluations(rows.X, rows.y, rows.r)
-        return regions.absorbed(state, new, self.batch_size, self._geometry, self._centre)
+        return regions.absorbed(state, rows, self.batch_size, self.geometry, self._means)
 
     def _rows(self, state: TrustRegionState) -> Rows:
-        return Rows(state.rows.X, state.rows.Y[None], state.rows.R[None])
-
-    def _geometry(self, region: TrustRegion) -> Geometry:
-        """Lengths in a region: those of the box until its hyperparameters were fitted."""
-        lengthscales = self._values()[0].detach() if region.fits > 0 else None
-        return Geometry.of(self._like.new_tensor(self._box), lengthscales)
+        return state.rows
 
     @property
-    def _centre(self) -> regions.Centre | None:
-        """Finds a window's best posterior mean; None if evaluations are exact."""
-        return None if self.noise == "none" else self._best_mean
+    def _means(self) -> regions.Means | None:
+        """Posterior means of a window; None if evaluations are exact."""
+        return None if self.noise == "none" else self._means_of
 
-    def _best_mean(self, window: Evaluations) -> tuple[int, float]:
+    def _means_of(self, window: Rows) -> Tensor:
         factor = self.factor(window)
-        means = window.Y.numpy(force=True) - factor.noise * factor.weights
-        row = int(means.argmax())
-        return row, float(means[row])
+        return window.y - torch.from_numpy(factor.noise * factor.weights).to(window.y)
 
     @property
     def region(self) -> TrustRegion:
@@ -164,8 +157,9 @@ class TrustRegionGP(MaternGP):
 
     @property
     def geometry(self) -> Geometry:
-        """What lengths mean in the current region."""
-        return self._geometry(self.region)
+        """What lengths mean: the box and the kernel's lengthscales, transformed."""
+        low, high = self._transformed(cast(Tensor, self.bounds)).sort(0).values
+        return Geometry(low, high - low, self._values()[0].detach())
 
     @property
     def recommendation(self) -> tuple[Tensor, float]:
@@ -177,15 +171,16 @@ class TrustRegionGP(MaternGP):
         Raises:
             StateError: before any data.
         """
-        state, means = cast(TrustRegionState, self.state), None
-        if self.noise != "none" and self.num_observed:
-            means = self.process().at(state.rows.X).mean[0]
-        X, values = state.results(means)
-        if not len(X):
+        if not self.num_observed:
             raise StateError("observations", "none", "Observe some first.")
+        state = cast(TrustRegionState, self.state)
+        rows = state.archive.joined(state.pending)
+        if self.noise != "none":
+            rows = replace(state.rows, Y=self.process().at(state.rows.X).mean)
+        X, values = torch.cat([state.closed.X, rows.X]), torch.cat([state.closed.value, rows.y])
         best = int(values.argmax())
         x, y = self.raw(X[best].unsqueeze(0)), values[best].reshape(1, 1)
-        transform = cast(OutcomeTransform | None, getattr(self, "outcome_transform", None))
+        transform = self.outcome_map()
         y = y if transform is None else transform.untransform(y, X=x)[0]
         return x[0], float(y)
 
@@ -202,7 +197,7 @@ class TrustRegionGP(MaternGP):
     # -- posterior -------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def factor(self, window: Evaluations | None = None) -> Solved:
+    def factor(self, window: Rows | None = None) -> Solved:
         """The factor of a window's covariance, by default that of `process`, cached.
 
         In units of the kernel's variance, with mean and amplitude profiled out.
@@ -211,9 +206,9 @@ class TrustRegionGP(MaternGP):
         key = Key(self._unversioned, (self.covar_module, self.likelihood), window.X, window.Y)
         return self._factors.made(key, lambda: self._factored(window))
 
-    def _factored(self, window: Evaluations) -> Solved:
+    def _factored(self, window: Rows) -> Solved:
         lengthscales, _, ratio = self._values()
-        parts = window.X, lengthscales, ratio * window.R, window.Y
+        parts = window.X, lengthscales, ratio * window.r, window.y
         X, scales, noise, y = (t.numpy(force=True) for t in parts)
         return solved(correlations(X, scales), noise, y, k=0.0)
 
@@ -231,15 +226,15 @@ class TrustRegionGP(MaternGP):
         """The same as `fit_due`."""
         return self.fit_due
 
-    def _fitted_rows(self) -> Evaluations:
+    def _fitted_rows(self) -> Rows:
         """The points of the window that hyperparameters are fitted to."""
         rows = cast(TrustRegionState, self.state).rows
         if len(rows) <= FITTED:
             return rows
         away = (rows.X - self.region.centre) / self.geometry.lengthscales
-        return rows.at(away.square().sum(-1).topk(FITTED, largest=False).indices)
+        return rows[away.square().sum(-1).topk(FITTED, largest=False).indices]
 
-    def _window_priors(self, rows: Evaluations) -> Priors:
+    def _window_priors(self, rows: Rows) -> Priors:
         """Of lengthscales in units of the box, ``log l ~ N(log(2 sqrt(d) geomean(sd)), 1)``, and of
         noise over variance (MATHS 14.2).
         """
@@ -265,9 +260,10 @@ class TrustRegionGP(MaternGP):
         known noise or frozen hyperparameters, the window's evidence is maximised as in other
         families.
         """
-        self._end_design()
-        Y = self.state.rows.Y
-        if self._fits_in_closed_form and len(Y) > 1 and float(Y.std()) > 0.0:
+        if not self.region.begun and self.fit_due:
+            self._replace(state=regions.begun(self.state, self.geometry))
+        y = self.state.rows.y
+        if self._fits_in_closed_form and len(y) > 1 and float(y.std()) > 0.0:
             return self._fit_window(max_evals)
         return super()._search(max_evals)
 
@@ -276,18 +272,18 @@ class TrustRegionGP(MaternGP):
         """Fit lengthscales and noise, warm; mean and variance are the best on the whole window."""
         rows, some, width = self.state.rows, self._fitted_rows(), self.geometry.width
         priors, (lengthscales, _, ratio) = self._window_priors(some), self._values()
-        origin, spread = rows.Y.mean(), rows.Y.std(correction=0)
+        origin, spread = rows.y.mean(), rows.y.std(correction=0)
 
-        def evidence(part: Evaluations, y: Tensor) -> Evidence:
+        def evidence(part: Rows, y: Tensor) -> Evidence:
             U = (part.X - self.region.centre) / width
             return Evidence(U.numpy(force=True), Targets(y.numpy(force=True)), priors)
 
         starts = [torch.cat([lengthscales / width, ratio.reshape(1)]).log().numpy(force=True)]
         if not int(self.region.fits) % AGAIN:
             starts.append(np.append(priors.centre[:-1], FIRST[self.noise]))
-        search = evidence(some, (some.Y - origin) / spread)
+        search = evidence(some, (some.y - origin) / spread)
         found = maximised(search, starts, max_evals, **ASCENT)
-        theta, whole = torch.from_numpy(found.theta), evidence(rows, rows.Y)
+        theta, whole = torch.from_numpy(found.theta), evidence(rows, rows.y)
         about = whole.solved_at(found.theta)
         scales = theta[:-1].exp().to(width) * width
         self._set_values(scales, about.variance, math.exp(theta[-1]), about.mean)
@@ -295,14 +291,8 @@ class TrustRegionGP(MaternGP):
         return FitReport(found.evaluations, value, found.converged)
 
     @all_or_nothing
-    def _end_design(self) -> None:
-        """Begin the region if its initial design is complete."""
-        if not self.region.begun and self.fit_due:
-            self._replace(state=regions.begun(self.state, self.geometry))
-
-    @all_or_nothing
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """After a fit: note when it was, and centre the region by the new hyperparameters."""
         if saved is None and self.region.begun:
             fitted = regions.fitted(self.state)
-            self._replace(state=regions.recentred(fitted, self._centre))
+            self._replace(state=regions.recentred(fitted, self._means))

@@ -64,7 +64,7 @@ def test_samples_are_refined_where_there_is_little_noise(noise, better):
     torch.manual_seed(1)
     region, window = model.region, model.state.rows
     steps = candidates(region.centre, model.geometry, float(region.size), 2000)
-    given = window.Y, window.X - region.centre, model.geometry.lengthscales
+    given = window.y, window.X - region.centre, model.geometry.lengthscales
     values = RegionDraws.of(model.factor(), *given, 20).at(steps)
     best = model.raw(region.centre + steps[distinct_winners(values, 20)])
     assert ((best - X).abs().amax(-1) > 0.0).float().mean() == better
@@ -89,6 +89,7 @@ def test_other_surrogates_are_refused():
 
 BOX = torch.tensor([[0.0, -1.0, 2.0], [1.0, 1.0, 5.0]], dtype=torch.float64)
 LENGTHS = torch.tensor([0.3, 1.4, 0.9], dtype=torch.float64)
+GEOMETRY = Geometry(BOX[0], BOX[1] - BOX[0], LENGTHS)
 
 
 def rows(n, seed=0):
@@ -130,7 +131,7 @@ def test_draws_have_the_posterior():
 
 def test_candidates_and_winners():
     torch.manual_seed(0)
-    geometry, centre = Geometry.of(BOX, LENGTHS), torch.tensor([0.95, 0.0, 3.0]).double()
+    geometry, centre = GEOMETRY, torch.tensor([0.95, 0.0, 3.0]).double()
     volume = (geometry.shape / (BOX[1] - BOX[0])).prod()
     assert math.isclose(float(volume), 1.0, rel_tol=1e-12)
     steps = candidates(centre, geometry, 0.5, 500)
@@ -147,7 +148,7 @@ def test_refined_steps():
     (Z, Y), centre = rows(40), torch.tensor([0.95, 0.0, 3.0]).double()
     factor = factored(Z, Y, torch.full((40,), 1e-3).double())
     draws = RegionDraws.of(factor, Y, Z - centre, LENGTHS, 30)
-    geometry = Geometry.of(BOX, LENGTHS)
+    geometry = GEOMETRY
     steps = candidates(centre, geometry, 0.5, 30)
     own = draws.each_at(steps.view(30, 1, 3).expand(-1, 20, -1))
     before = draws.at(steps).diagonal()

@@ -53,13 +53,13 @@ def test_the_posterior_is_that_of_the_window(noise):
     kernel, mean = model.covar_module, model.mean_module.constant.detach()
     C = kernel(window.X).to_dense() + model.likelihood.noise * torch.eye(512)
     cross = kernel(Z, window.X).to_dense()
-    wanted = mean + cross @ torch.linalg.solve(C, window.Y - mean)
+    wanted = mean + cross @ torch.linalg.solve(C, window.y - mean)
     variance = kernel(Z).to_dense() - cross @ torch.linalg.solve(C, cross.mT)
     found = model.process().at(Z)
     close(found.mean[0], wanted, 1e-6)
     close(found.variance()[0], variance.diagonal(), 1e-6)
     normal = torch.distributions.MultivariateNormal(mean.expand(512), C)
-    close(model.log_evidence(), normal.log_prob(window.Y), 1e-6)
+    close(model.log_evidence(), normal.log_prob(window.y), 1e-6)
 
 
 def test_batches_told_in_pieces():
