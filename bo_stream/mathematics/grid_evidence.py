@@ -238,10 +238,10 @@ def _factorised(
 
 def _data_covariance(state: GridState, prior: GridPrior, n: int) -> tuple[Tensor, Tensor]:
     """``W K W' + s2 R``, ``o x n x n``, and targets counted from the origin, ``o x n``."""
-    X, Y, R = state.buffer.first(n)
-    K = prior_covariance(prior.kernel, state.grid, X, len(Y))
-    noise = (prior.s2.unsqueeze(-1) * R).expand(Y.shape)
-    return K + torch.diag_embed(noise), Y - state.origin.unsqueeze(-1)
+    rows = state.buffer[:n]
+    K = prior_covariance(prior.kernel, state.grid, rows.X, len(rows.Y))
+    noise = (prior.s2.unsqueeze(-1) * rows.R).expand(rows.Y.shape)
+    return K + torch.diag_embed(noise), rows.Y - state.origin.unsqueeze(-1)
 
 
 def _forgotten(state: GridState, n: int, s2: Tensor) -> Tensor:
@@ -250,18 +250,19 @@ def _forgotten(state: GridState, n: int, s2: Tensor) -> Tensor:
     """
     if float(state.weight) == n:
         return s2.new_zeros(())
-    logs = state.buffer.first(n)[2].log().sum(-1) - state.ld
+    logs = state.buffer.R[:, :n].log().sum(-1) - state.ld
     whole = (n - state.weight) * (2.0 * torch.pi * s2).log() + logs
     return 0.5 * whole.sum()
 
 
 def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
     """The posterior of an exact process with the interpolated kernel."""
-    (C, y), (X, _, R) = _data_covariance(state, prior, n), state.buffer.first(n)
+    (C, y), rows = _data_covariance(state, prior, n), state.buffer[:n]
     kernel, L = GridKernel(state.grid, _parts(state, prior)), chol_psd(C)
     e = y - (prior.mean - state.origin).unsqueeze(-1)
     u = torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False).squeeze(-1)
-    basis = GridBasis(kernel, X.clone(), (prior.s2.unsqueeze(-1) * R).expand(y.shape))
+    noise = (prior.s2.unsqueeze(-1) * rows.R).expand(y.shape)
+    basis = GridBasis(kernel, rows.X.clone(), noise)
     return DataProcess(kernel, basis, L, None, u, prior.mean)
 
 

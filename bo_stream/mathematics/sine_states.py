@@ -467,7 +467,7 @@ class HilbertState(BufferedStatistics):
     def sizes(self) -> dict[str, int]:
         """Sizes that a saved state must share, by letter."""
         f = len(self.basis.alpha)
-        return {"m": f + 1, "f": f, "w": len(self.buffer.X)}
+        return {"m": f + 1, "f": f, "w": len(self.buffer)}
 
     def rows_at(self, X: Tensor) -> HilbertRows:
         """The features and a one at points ``n x d``."""

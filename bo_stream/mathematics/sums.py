@@ -34,7 +34,6 @@ from bo_stream.mathematics.shapes import nested, shaped
 __all__ = [
     "BufferedStatistics",
     "GeneralStatistics",
-    "InitialBuffer",
     "Sample",
     "SufficientStatistics",
     "SummedRows",
@@ -225,62 +224,19 @@ def noisier(R: Tensor, factor: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class InitialBuffer:
-    """The first points, in transformed space: at most ``w``.
-
-    Attributes:
-        X: Inputs.
-        Y: Targets.
-        R: Noise variances, before any learned scale; zero where there is no point.
-        chosen_at: Number of points when the features were last chosen.
-    """
-
-    X: Tensor = shaped("w d")
-    Y: Tensor = shaped("o w")
-    R: Tensor = shaped("s w", "not negative")
-    chosen_at: Tensor = shaped("", "not negative")
-
-    @classmethod
-    def empty(cls, size: int, dim: int, outputs: int, noises: int) -> InitialBuffer:
-        """Room for ``size`` points."""
-        zero = torch.zeros((), dtype=torch.float64)
-        Y, R = zero.new_zeros(outputs, size), zero.new_zeros(noises, size)
-        return cls(zero.new_zeros(size, dim), Y, R, zero)
-
-    def holds_all(self, n: int) -> bool:
-        """Whether all n points of the stream are held."""
-        return n <= len(self.X)
-
-    def holding(self, X: Tensor, Y: Tensor, R: Tensor, n: int) -> InitialBuffer:
-        """The buffer with points behind the first n, if there is room for all of them."""
-        end = n + len(X)
-        if not self.holds_all(end):
-            return self
-        new = replace(self, X=self.X.clone(), Y=self.Y.clone(), R=self.R.clone())
-        new.X[n:end], new.Y[:, n:end], new.R[:, n:end] = X, Y, R
-        return new
-
-    def first(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, targets and noise variances of the first n points, all of them held."""
-        return self.X[:n], self.Y[:, :n], self.R[:, :n]
-
-    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> InitialBuffer:
-        """The points with targets ``(y - shift) / factor``, and known noise in the same units."""
-        Y = (self.Y - shift.unsqueeze(-1)) / factor.unsqueeze(-1)
-        Y = torch.where(self.R[0] > 0.0, Y, 0.0)
-        R = self.R / factor.square().unsqueeze(-1) if known_noise else self.R
-        return replace(self, Y=Y, R=R)
-
-
-@dataclass(frozen=True)
 class BufferedStatistics(SufficientStatistics, ABC):
     """Statistics over features that can be chosen again while all points are held.
 
     A family adds the features as a field, and defines `features`, `over` (a state with other
     features) and `rows_at` (rows of W).
+
+    Attributes:
+        buffer: Room for the first ``w`` points, held while there are no more.
+        chosen_at: Number of points when the features were last chosen.
     """
 
-    buffer: InitialBuffer = nested()
+    buffer: Rows = nested(n="w")
+    chosen_at: Tensor = shaped("", "not negative")
 
     @property
     @abstractmethod
@@ -306,35 +262,40 @@ class BufferedStatistics(SufficientStatistics, ABC):
     ) -> Self:
         """Before any data."""
         sums = SufficientStatistics.zeros(m, outputs, shared, cls.entries(m, **features))
-        held = InitialBuffer.empty(opening, dim, outputs, len(sums.A))
+        zero = sums.weight
+        Y, R = zero.new_zeros(outputs, opening), zero.new_ones(len(sums.A), opening)
+        buffer = Rows(zero.new_zeros(opening, dim), Y, R)
         parts = {part.name: getattr(sums, part.name) for part in fields(SufficientStatistics)}
-        return cls(**parts, buffer=held, **features)
+        return cls(**parts, buffer=buffer, chosen_at=zero.clone(), **features)
 
     def holds_all(self, n: int) -> bool:
         """Whether all n points are held."""
-        return self.buffer.holds_all(n)
-
-    @property
-    def chosen_at(self) -> Tensor:
-        """Number of points when the features were last chosen."""
-        return self.buffer.chosen_at
+        return n <= len(self.buffer)
 
     def absorb_at(self, rows: Rows, n: int) -> Self:
         """The state after a batch, with n points before it (MATHS 2.2)."""
         new = self.absorb(self.rows_at(rows.X), rows.Y, rows.R, first=n == 0)
-        return replace(new, buffer=self.buffer.holding(rows.X, rows.Y, rows.R, n))
+        return new._holding(rows, n)
+
+    def _holding(self, rows: Rows, n: int) -> Self:
+        """The state with rows behind the first n in the buffer, if there is room for them."""
+        old, end = self.buffer, n + len(rows)
+        if not self.holds_all(end):
+            return self
+        buffer = Rows(old.X.clone(), old.Y.clone(), old.R.clone())
+        buffer.X[n:end], buffer.Y[:, n:end], buffer.R[:, n:end] = rows.X, rows.Y, rows.R
+        return replace(self, buffer=buffer)
 
     def resummed(self, features: Any, n: int) -> Self:
         """The statistics of the same n points, all held, over other features."""
-        (X, Y, R), new = self.buffer.first(n), self.over(features)
-        weights = 1.0 / R
-        weighted = weights * (Y - self.origin.unsqueeze(-1))
-        return replace(new, b=new._summed(new.A, new.rows_at(X), weights, weighted))
+        rows, new = self.buffer[:n], self.over(features)
+        weights = 1.0 / rows.R
+        weighted = weights * (rows.Y - self.origin.unsqueeze(-1))
+        return replace(new, b=new._summed(new.A, new.rows_at(rows.X), weights, weighted))
 
     def chosen(self, features: Any, n: int) -> Self:
         """As `resummed`, and the number of points is kept."""
-        at = self.weight.new_tensor(n)
-        return replace(self.resummed(features, n), buffer=replace(self.buffer, chosen_at=at))
+        return replace(self.resummed(features, n), chosen_at=self.weight.new_tensor(n))
 
     def along(self, other: SufficientStatistics, n: int) -> Self:
         """The statistics of the same n points over another state's features.
@@ -376,11 +337,11 @@ class BufferedStatistics(SufficientStatistics, ABC):
                 raise StateError(*self._unlike())
         new = super(BufferedStatistics, mine).merged_at(other, n, others)
         if other.holds_all(others):
-            return replace(new, buffer=mine.buffer.holding(*other.buffer.first(others), n))
+            return new._holding(other.buffer[:others], n)
         if mine.holds_all(n + others):
             raise StateError(
-                f"two streams with the same `opening` = {len(mine.buffer.X)}",
-                f"{len(other.buffer.X)}, and {others} points that are no longer held",
+                f"two streams with the same `opening` = {len(mine.buffer)}",
+                f"{len(other.buffer)}, and {others} points that are no longer held",
                 "Build both streams with the smaller `opening`.",
             )
         return new

@@ -196,7 +196,7 @@ class ProjectedWISKI(WISKI):
     def _search(self, max_evals: int | None) -> FitReport:
         """The projection, if that is due and possible, and then the hyperparameters."""
         n, most = self.num_observed, CLIMB if max_evals is None else max_evals
-        due = n >= GROWTH * float(self.state.buffer.chosen_at) and n > self.grid.dim
+        due = n >= GROWTH * float(self.state.chosen_at) and n > self.grid.dim
         if due and self._all_buffered and len(self.grid.phi):
             self._learn_projection(most)
         return super()._search(max_evals)
@@ -205,7 +205,7 @@ class ProjectedWISKI(WISKI):
     def _learn_projection(self, most: int) -> None:
         """Learn projection and hyperparameters from the buffered points; rebuild the sums."""
         state, n = cast(GridState, self.state), self.num_observed
-        kernel = self._learned(Rows(*state.buffer.first(n)), most)
+        kernel = self._learned(state.buffer[:n], most)
         self._lock.restores(self.parameters())
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
         self._place_by(kernel.phi.detach())

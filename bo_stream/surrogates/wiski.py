@@ -252,12 +252,11 @@ class WISKI(FeatureGP):
     def _resolution(self) -> Resolution:
         """What grids resolve at the current hyperparameters, of the points if all are buffered."""
         state, n = cast(GridState, self.state), self.num_observed
-        X, Y, R = state.buffer.first(n if self._all_buffered else 0)
+        rows = state.buffer[: n if self._all_buffered else 0][-LAST:]
         grid = state.grid if self._nodes is not None else self._covering(state.grid.sizes)
-        D = (self._noise_scale().unsqueeze(-1) * R).expand(Y.shape)
-        Y = Y - self._prior_mean().unsqueeze(-1)
-        last = slice(-LAST, None)
-        return Resolution(self.covar_module, grid.place(X[last]), Y[:, last], D[:, last])
+        D = (self._noise_scale().unsqueeze(-1) * rows.R).expand(rows.Y.shape)
+        Y = rows.Y - self._prior_mean().unsqueeze(-1)
+        return Resolution(self.covar_module, grid.place(rows.X), Y, D)
 
     def _search(self, max_evals: int | None) -> FitReport:
         """Hyperparameters, and the grid too with ``grid_size="auto"``."""
