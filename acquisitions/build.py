@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
+import warnings
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -52,6 +56,8 @@ DATA: dict[str, tuple[str, ...]] = {
 }
 """Names of the acquisition functions, and the data that each of them takes."""
 
+LOCKED = 600.0
+"""Seconds after which a lock was probably left behind; compiling takes less than a minute."""
 OF_SEVERAL = ("qlognehvi",)
 """Names of those that need several outcomes."""
 
@@ -178,6 +184,7 @@ def build(
             X = _needed(name, "X_baseline", X_baseline)
             return qLogNoisyExpectedImprovement(model, X, **options)
         case "qlognehvi":
+            _warn_of_lock()
             options = {"prune_baseline": True, "sampler": sampler, "X_pending": X_pending, **kw}
             X = _needed(name, "X_baseline", X_baseline)
             reference = options.pop("ref_point", None)
@@ -212,3 +219,17 @@ def _needed(name: str, key: str, value: Any) -> Any:
     if value is None:
         raise InputError(f"{key} for {name!r}", "none", _REMEDIES[key])
     return value
+
+
+def _warn_of_lock() -> None:
+    """Name a lock that BoTorch's compiled extension would wait for without a message."""
+    from torch.utils.cpp_extension import get_default_build_root  # slow to import
+
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
+    for lock in root.glob("**/logei_fused_ext/lock"):
+        if time.time() - lock.stat().st_mtime > LOCKED:
+            warnings.warn(
+                f"BoTorch waits until {lock} is gone. If no other program is compiling, a killed "
+                "one left it behind: delete it.",
+                stacklevel=3,
+            )

@@ -4,17 +4,22 @@ tests in any order, GPU tests skipped aloud, slow classes left out before they a
 
 import os
 import random
+import sys
+import time
 import zlib
+from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
 
-from bo_stream.campaign.evaluation.compiled_extensions import prepare_extensions
-
 torch.set_num_threads(1)
-prepare_extensions()
+EXTENSIONS = Path(sys.prefix) / "var" / "torch_extensions"
+os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(EXTENSIONS))
+for lock in EXTENSIONS.glob("*/lock"):  # of a run that was killed while BoTorch compiled
+    if time.time() - lock.stat().st_mtime > 600.0:
+        lock.unlink(missing_ok=True)
 
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)

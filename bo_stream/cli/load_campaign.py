@@ -13,7 +13,6 @@ import typer
 
 from bo_stream.cli.config import CampaignConfig, PoolFile, read_config
 from bo_stream.cli.error_handling import print_error
-from bo_stream.cli.signals import InterruptSafeStore
 from bo_stream.cli.toml_reader import ConfigError
 from bo_stream.cli.validation import check_choices
 
@@ -21,14 +20,12 @@ if TYPE_CHECKING:
     from bo_stream.campaign.callbacks import Callback
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.space import Space
-    from bo_stream.campaign.storage.store import Store
 
 __all__ = [
     "CampaignName",
     "ConfigFile",
     "LoadedCampaign",
     "Where",
-    "configured",
     "create_or_continue",
     "existing_store",
     "is_config",
@@ -85,17 +82,10 @@ def create_or_continue(
     config: CampaignConfig, callbacks: Sequence[Callback] = ()
 ) -> LoadedCampaign:
     """The campaign of a configuration, created if its store does not have it."""
-    return LoadedCampaign(_campaign(config, config.store, callbacks), config.store, config)
+    return LoadedCampaign(_campaign(config, callbacks), config.store, config)
 
 
-def configured(where: str) -> dict[str, dict[str, Any]]:
-    """The settings that a configuration gives a new campaign, by its name."""
-    config = read_config(Path(where))
-    return {config.name: _campaign(config, None, ()).settings.to_dict()}
-
-
-def _campaign(config: CampaignConfig, url: str | None, hooks: Sequence[Callback]) -> Campaign:
-    """The campaign of a configuration in a store; without a URL, in memory."""
+def _campaign(config: CampaignConfig, hooks: Sequence[Callback]) -> Campaign:
     _prepare_process()
     space = _space(config)
     check_choices(config, space)
@@ -108,7 +98,6 @@ def _campaign(config: CampaignConfig, url: str | None, hooks: Sequence[Callback]
         spelled_constraints,
     )
     from bo_stream.campaign.space.feasible import FeasibleSet
-    from bo_stream.campaign.storage.open_store import open_store
 
     with config.document.errors_at("constraints"):
         names, failures = space.names, config.failures or "ignored"
@@ -129,7 +118,7 @@ def _campaign(config: CampaignConfig, url: str | None, hooks: Sequence[Callback]
         config.surrogate,
         config.acquisition,
         config.goal,
-        url and cast("Store", InterruptSafeStore(open_store(url))),
+        config.store,
         config.name,
         budget=config.budget,
         seed=config.seed,
@@ -170,8 +159,7 @@ def load_campaign(
             found = ", ".join(map(repr, names)) or "none"
             raise ConfigError(f"Expected the name of a campaign in {url}, which has: {found}.")
         (name,) = names
-    safe = cast("Store", InterruptSafeStore(store))
-    campaign = Campaign.resume(safe, name, callbacks=callbacks)
+    campaign = Campaign.resume(store, name, callbacks=callbacks)
     budget = None if config is None else config.budget
     if budget is not None and budget != (store.settings(name) or {}).get("budget"):
         campaign.budget = budget  # otherwise it may have been changed since
@@ -210,10 +198,7 @@ def _prepare_process() -> None:
     """Use one thread, which is fastest for small matrices, and print warnings in one line."""
     import torch
 
-    from bo_stream.campaign.evaluation.compiled_extensions import prepare_extensions
-
     torch.set_num_threads(1)
-    prepare_extensions()
     warnings.showwarning = _print_warning
 
 

@@ -23,13 +23,15 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import BoStreamError, InputError, StateError
 
 __all__ = [
     "COPY",
     "TIMEOUT",
     "checkpoint",
+    "damaged",
     "enable_wal",
+    "explain_damage",
     "explain_errors",
     "for_writing",
     "is_writable",
@@ -38,6 +40,7 @@ __all__ = [
     "may_exist",
     "missing_log",
     "parse",
+    "structure",
     "without_log",
 ]
 
@@ -226,6 +229,41 @@ def explain_errors(url: URL) -> Iterator[None]:
         message = " ".join(str(cause).split())
         shown = url.render_as_string(hide_password=True)
         raise StateError(f"a database at {shown}", message, _remedy(message)) from error
+
+
+@contextmanager
+def explain_damage() -> Iterator[None]:
+    """Raise errors of decoding what was read as a `StateError`."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, BoStreamError):
+            raise
+        raise damaged(f"contents that cannot be decoded ({error})") from error
+
+
+def structure(connection: Connection) -> str:
+    """What is wrong with the pages of an SQLite file; empty if nothing is.
+
+    A damaged page may read as one with fewer rows, so that this is asked before a file is used.
+    """
+    if connection.dialect.name != "sqlite":
+        return ""
+    try:
+        rows = connection.exec_driver_sql("PRAGMA quick_check(1)").scalars().all()
+    except SQLAlchemyError as error:
+        rows = [str(getattr(error, "orig", error))]
+    return "" if rows == ["ok"] else " ".join(" ".join(rows).split())
+
+
+def damaged(what: str) -> StateError:
+    """The error of reading something that is not as it was written."""
+    return StateError(
+        "a store whose events and settings are whole",
+        what,
+        "The file was not changed. Restore it from a copy; `bo-stream check STORE` lists what is "
+        "damaged, and `sqlite3 FILE .recover` recovers the rest.",
+    )
 
 
 def _connect_for_reading(url: URL, timeout: float) -> sqlite3.Connection:

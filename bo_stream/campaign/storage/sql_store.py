@@ -22,8 +22,14 @@ from sqlalchemy.exc import IntegrityError
 from bo_stream.campaign.ledger.trials import Event
 from bo_stream.campaign.storage import sql_engine
 from bo_stream.campaign.storage.checksums import is_sealed, sealed, unsealed
-from bo_stream.campaign.storage.damage import UNREADABLE, damaged, scan_all, structure
-from bo_stream.campaign.storage.sql_engine import explain_errors, for_writing, may_exist
+from bo_stream.campaign.storage.interrupts import defer_interrupts
+from bo_stream.campaign.storage.sql_engine import (
+    damaged,
+    explain_damage,
+    explain_errors,
+    for_writing,
+    may_exist,
+)
 from bo_stream.campaign.storage.sql_schema import (
     VERSION,
     campaigns,
@@ -34,7 +40,7 @@ from bo_stream.campaign.storage.sql_schema import (
     snapshots,
 )
 from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction, refusal
-from bo_stream.errors import BoStreamError, StateError
+from bo_stream.errors import StateError
 
 __all__ = ["Database"]
 
@@ -47,8 +53,6 @@ the store was opened."""
 
 CREATED_WITHIN = 0.5
 """Seconds in which another program that is creating a store has created it."""
-
-_inherited: list[Engine] = []  # kept, so that no forked child closes its parent's connections
 
 # Statements are built once, because building one takes as long as running it.
 _of_campaign = events.c.campaign == bindparam("name")
@@ -138,7 +142,7 @@ class Database:
                     sql_engine.mark(connection, behind=False)
             except IntegrityError as error:
                 raise taken from error
-        self._whole.append(True)
+        self._written.append(True)
         self._checkpoint()
 
     def settings(self, name: str) -> dict[str, Any] | None:
@@ -151,7 +155,7 @@ class Database:
                 return None
             settings = unsealed(name, 0, stored[0], required=False)
             if settings is None:
-                raise ValueError("damaged settings")
+                raise damaged(f"damaged settings of campaign {name!r}")
             if is_sealed(stored[0]):
                 self._sealed_from[name] = 1
             return settings
@@ -170,13 +174,18 @@ class Database:
             return [] if connection is None else self._events_since(connection, name, count)
 
     def _events_since(self, connection: Connection, name: str, count: int) -> list[Event]:
-        """Events as they were written, or a `ValueError`."""
+        """Events as they were written.
+
+        Raises:
+            StateError: if one of them is damaged or lost.
+        """
         found: list[Event] = []
         for number, stored in connection.execute(EVENTS_SINCE, {"name": name, "count": count}):
             required = number >= self._sealed_from.get(name, math.inf)
             event = unsealed(name, number, stored, required)
             if event is None or number != count + len(found) + 1:
-                raise ValueError(f"damaged event {number}")
+                expected = count + len(found) + 1
+                raise damaged(f"a damaged or lost event {expected} of campaign {name!r}")
             if not required and is_sealed(stored):
                 self._sealed_from[name] = number
             found.append(event)
@@ -256,23 +265,24 @@ class Database:
         self._engine = sql_engine.make(self._url, self._timeout, self.readonly)
         self._process, self._tables_seen = os.getpid(), False
         self._sealed_from: dict[str, int] = {}  # first event with a checksum, by campaign
-        self._whole: list[bool] = []  # not empty once it is known to be a store without damage
-        about = self._engine, self._process, self._whole
-        self._closing = weakref.finalize(self, _close, *about)
+        self._written: list[bool] = []  # not empty once this may have written to a store
+        self._closing = weakref.finalize(self, _close, self._engine, self._process, self._written)
 
     def _has_tables(self) -> bool:
         """Whether the tables exist; a database that cannot be a store is refused."""
         if self._process != os.getpid():  # after a fork, these connections are the parent's
-            self.close()
+            self._engine.dispose(close=False)
+            self._connect()
         if not self._tables_seen and may_exist(self._url):
             with explain_errors(self._url), self._engine.connect() as connection:
                 self._tables_seen = has_tables(connection)
-                if self._tables_seen and structure(connection):
-                    raise damaged(scan_all(connection), self._shown)
+                errors = sql_engine.structure(connection) if self._tables_seen else ""
+            if errors:
+                raise damaged(errors)
             if self._alone:
                 self._check_log()
             if self._tables_seen and not self.readonly:
-                self._whole.append(True)
+                self._written.append(True)
         return self._tables_seen
 
     def _check_log(self) -> None:
@@ -315,23 +325,8 @@ class Database:
         if not self._has_tables():
             yield None
             return
-        with (
-            explain_errors(self._url),
-            self._engine.connect() as connection,
-            self.explaining_damage(connection),
-        ):
+        with explain_errors(self._url), self._engine.connect() as connection, explain_damage():
             yield connection
-
-    @contextmanager
-    def explaining_damage(self, connection: Connection) -> Iterator[None]:
-        """Raise errors of reading what is damaged as a `StateError` that names it."""
-        try:
-            yield
-        except UNREADABLE as error:
-            found = [] if isinstance(error, BoStreamError) else scan_all(connection)
-            if all(one.whole for one in found):
-                raise
-            raise damaged(found, self._shown) from error
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[Connection]:
@@ -340,7 +335,11 @@ class Database:
         self._check_writable()
         if not self._has_tables():
             raise missing
-        with explain_errors(self._url), for_writing(self._engine).begin() as connection:
+        with (
+            defer_interrupts(),
+            explain_errors(self._url),
+            for_writing(self._engine).begin() as connection,
+        ):
             if connection.scalar(LOCK_CAMPAIGN, {"name": name}) is None:
                 raise missing
             yield connection
@@ -355,7 +354,7 @@ class _DatabaseTransaction:
         self.database, self.connection, self.name = database, connection, name
 
     def events_since(self, count: int) -> list[Event]:
-        with self.database.explaining_damage(self.connection):
+        with explain_damage():
             return self.database._events_since(self.connection, self.name, count)
 
     def append(self, event: Event) -> None:
@@ -369,11 +368,11 @@ def _last_snapshot(connection: Connection, name: str) -> int:
     return connection.scalar(LAST_SNAPSHOT, {"name": name}) or 0
 
 
-def _close(engine: Engine, process: int, whole: list[bool]) -> None:
+def _close(engine: Engine, process: int, written: list[bool]) -> None:
     """Close connections, unless they are a parent process's."""
-    if process == os.getpid():
-        if whole and may_exist(engine.url):
-            sql_engine.checkpoint(engine, patience=1.0)
-        engine.dispose()
-    else:
-        _inherited.append(engine)
+    if process != os.getpid():
+        engine.dispose(close=False)
+        return
+    if written and may_exist(engine.url):
+        sql_engine.checkpoint(engine, patience=1.0)
+    engine.dispose()

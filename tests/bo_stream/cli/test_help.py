@@ -87,7 +87,6 @@ everything = {}
 exec("from bo_stream import *", everything)
 assert set(bo_stream.__all__) <= set(everything)
 assert bo_stream.growth.VIPS and bo_stream.load
-import bo_stream.campaign.evaluation.compiled_extensions
 assert "TORCH_EXTENSIONS_DIR" not in os.environ
 try:
     bo_stream.nothing

@@ -14,7 +14,7 @@ from bo_stream.errors import StateError
 
 pytest.importorskip("sqlalchemy")
 
-from bo_stream.campaign.storage.salvage import check_store
+from bo_stream.campaign.storage.check import check_store
 from bo_stream.campaign.storage.sql_store import Database
 
 LINE = Box({"x": (0.0, 1.0)})

@@ -3,11 +3,12 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from bo_stream.campaign.storage.store import MemoryStore
-from bo_stream.cli.signals import InterruptSafeStore, defer_interrupts
+from bo_stream.campaign.storage.interrupts import defer_interrupts
+from bo_stream.campaign.storage.open_store import open_store
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +46,9 @@ def test_an_error_inside_comes_first() -> None:
         raise ZeroDivisionError
 
 
-def test_what_was_being_written_is_in_the_store() -> None:
-    store = InterruptSafeStore(MemoryStore())
+def test_what_was_being_written_is_in_the_store(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    store = open_store(tmp_path / "oven.db")
     store.create("c", {})
     with pytest.raises(KeyboardInterrupt), store.transaction("c") as turn:
         press()
