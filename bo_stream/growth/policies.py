@@ -27,14 +27,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
 import torch
+import torch.nn.functional as F
+from botorch.optim.closures import ForwardBackwardClosure
+from botorch.optim.core import scipy_minimize
 from gpytorch.kernels import AdditiveKernel, ConstantKernel, Kernel
-from scipy.optimize import minimize
 from torch import Tensor
 
-from bo_stream.base.options import from_plain
+from bo_stream.base.options import from_plain, whole_number
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.inducing import (
     Batch,
@@ -45,13 +45,12 @@ from bo_stream.mathematics.inducing import (
     diagonal,
     eye,
     factor_B,
-    greedy_pool,
     log_gaussian_terms,
     log_noise_model,
     optimal_bound,
+    rebase,
     solve,
     update,
-    upper_bound,
 )
 
 __all__ = [
@@ -166,14 +165,7 @@ def indices(values: list[int], like: Tensor) -> Tensor:
 def check_cap(max_points: int | None) -> None:
     """Refuse caps that leave no inducing point."""
     if max_points is not None:
-        check_count("max_points", max_points)
-
-
-def check_count(name: str, value: int) -> None:
-    """Refuse anything but a positive whole number."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        remedy = "Give a whole number, or leave it out for the default."
-        raise InputError(f"{name} of at least 1, an int", f"{value!r}", remedy)
+        whole_number("max_points", max_points, 1)
 
 
 def check_positive(name: str, value: float, below: float = float("inf")) -> None:
@@ -218,55 +210,39 @@ class VIPS:
         """All old points, and batch points until the bounds are close enough."""
         kept = all_old(state)
         cap = float("inf") if self.max_points is None else self.max_points
-        K, L_star = None, None
+        K = L_star = None
         if self.upper == "optimal":
             K = dense(kernel, batch.X)
             L_star = float(optimal_bound(state, batch, kernel, K))
         greedy = GreedyVariance(kernel, batch.X, state.jitter, state.Z, state.L, K)
-        bound = GrowingBound(state, batch, greedy)
         typical = diagonal(kernel, batch.X).mean() + batch.noise.mean() if batch.size else 1.0
         L_noise = log_noise_model(batch, float(typical))
-        while greedy.size < cap:
-            U = L_star
-            if U is None:
-                chosen = Selection(kept, indices(greedy.chosen, kept))
-                U = float(upper_bound(selected_update(state, batch, kernel, chosen), batch))
-            j = greedy.best()
-            if U - bound.value <= self.delta * abs(U - L_noise) or j is None:
-                break
-            bound.add(j)
-        return Selection(kept, indices(greedy.chosen, kept), optimal_bound=L_star)
+        count, more = 0, True
+        while more:
+            for bound in prefix_bounds(state, batch, greedy)[count:].tolist():
+                chosen = Selection(kept, indices(greedy.chosen[:count], kept), None, L_star)
+                U = L_star
+                if U is None:
+                    U = float(selected_update(state, batch, kernel, chosen).upper)
+                if U - bound <= self.delta * abs(U - L_noise):
+                    return chosen
+                count += 1
+            more = greedy.grow(min(cap, 2 * greedy.size + 16))
+        return chosen
 
 
-class GrowingBound:
-    """``L-hat`` as batch points are added to the inducing set, O(N M + M^2) per point."""
-
-    def __init__(self, state: SGPRState, batch: Batch, greedy: GreedyVariance) -> None:
-        self._greedy, self._d = greedy, batch.noise
-        self._e = batch.y - state.mean
-        A, A_d = greedy.A, greedy.A / self._d
-        L_B, beta, kappa = factor_B(A_d @ A.mT + state.G, A_d @ self._e + state.c)
-        self._L_B, self._beta, self._size = L_B, beta, state.size
-        unexplained = 0.5 * (greedy.r / self._d).sum()
-        terms = log_gaussian_terms(self._e, self._d)
-        self.value = float(terms + kappa - unexplained - state.kappa)
-
-    def add(self, j: int) -> None:
-        """Add batch point j to the inducing points."""
-        A, M = self._greedy.A, self._size
-        a = self._greedy.add(j)
-        a_d = a / self._d
-        w = solve(self._L_B[:M, :M], A @ a_d)
-        own = a @ a_d
-        dd = (1.0 + own - w @ w).clamp_min(1.0).sqrt()  # B >= I: a Schur complement is at least 1
-        bn = (a_d @ self._e - w @ self._beta[:M]) / dd
-        self.value += float(0.5 * bn.square() - dd.log() + 0.5 * own)
-        if len(self._beta) == M:
-            room = max(16, M)
-            self._L_B = torch.nn.functional.pad(self._L_B, (0, room, 0, room))
-            self._beta = torch.nn.functional.pad(self._beta, (0, room))
-        self._L_B[M, :M], self._L_B[M, M], self._beta[M] = w, dd, bn
-        self._size = M + 1
+def prefix_bounds(state: SGPRState, batch: Batch, greedy: GreedyVariance) -> Tensor:
+    """``L-hat`` with the first ``0, 1, ...`` points that were chosen, whose factors of B are the
+    leading blocks of the last one: O(N M^2 + M^3).
+    """
+    A, d, e, old = greedy.A, batch.noise, batch.y - state.mean, state.size
+    A_d, new = A / d, greedy.size - old
+    G, c = F.pad(state.G, (0, new, 0, new)), F.pad(state.c, (0, new))
+    L_B, beta, _ = factor_B(A_d @ A.mT + G, A_d @ e + c)
+    gains = 0.5 * (beta.square() + (A * A_d).sum(-1)) - L_B.diagonal().log()
+    unexplained = 0.5 * (greedy.prior / d).sum()
+    rest = log_gaussian_terms(e, d) - unexplained - state.kappa
+    return rest + F.pad(gains.cumsum(0), (1, 0))[old:]
 
 
 @dataclass(frozen=True)
@@ -357,14 +333,15 @@ class ConditionalVariance:
 
 
 def from_pool(
-    state: SGPRState, batch: Batch, kernel: Kernel, count: int, trace: float = -1.0
+    state: SGPRState, batch: Batch, kernel: Kernel, count: int, trace: float = -torch.inf
 ) -> Selection:
     """Greedy choice from ``[Z_o; X]``, split into old points and batch points."""
     pool = torch.cat([state.Z, batch.X])
-    chosen = greedy_pool(kernel, pool, state.jitter, count, trace)
-    kept = sorted(j for j in chosen if j < state.size)
-    entered = [j - state.size for j in chosen if j >= state.size]
-    return Selection(indices(kept, pool), indices(entered, pool))
+    greedy = GreedyVariance(kernel, pool, state.jitter)
+    greedy.grow(count, trace)
+    chosen = indices(greedy.chosen, pool)
+    old = chosen < state.size
+    return Selection(chosen[old].sort().values, chosen[~old] - state.size)
 
 
 @dataclass(frozen=True)
@@ -386,13 +363,12 @@ class Covering:
     max_points: int
 
     def __post_init__(self) -> None:
-        check_count("max_points", self.max_points)
+        whole_number("max_points", self.max_points, 1)
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """All old points while there is room, and batch points by conditional variance."""
         greedy = GreedyVariance(kernel, batch.X, state.jitter, state.Z, state.L)
-        while greedy.size < self.max_points and (j := greedy.best()) is not None:
-            greedy.add(j)
+        greedy.grow(self.max_points)
         if greedy.best() is not None and greedy.size >= self.max_points and state.size:
             least = state.L.diagonal().square().min()
             if bool(greedy.r.mean() > WORTH * least):
@@ -420,8 +396,8 @@ class FixedSize:
     max_points: int | None = None
 
     def __post_init__(self) -> None:
-        check_count("m", self.m)
-        check_count("steps", self.steps)
+        whole_number("m", self.m, 1)
+        whole_number("steps", self.steps, 1)
         check_cap(self.max_points)
         if self.method not in ("greedy", "gradient"):
             raise InputError(
@@ -434,33 +410,23 @@ class FixedSize:
         greedy = from_pool(state, batch, kernel, count)
         return greedy if self.method == "greedy" else self._moved(state, batch, kernel, greedy)
 
+    @torch.enable_grad()
     def _moved(self, state: SGPRState, batch: Batch, kernel: Kernel, start: Selection) -> Selection:
         """All points at a local maximum of the bound, or ``start`` if that is no better."""
         first = selected_update(state, batch, kernel, start)
-        Z_0 = first.state.Z
-        dropped = torch.full((state.size,), -1, device=Z_0.device)
-
-        def negative_bound(z: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-            Z = torch.from_numpy(z).to(Z_0).reshape(Z_0.shape).requires_grad_(True)
-            with torch.enable_grad():
-                try:
-                    bound = update(state, batch, kernel, state.mean, Z, dropped).bound
-                except RuntimeError:  # a factorisation failed: a bad step
-                    return float("inf"), np.zeros_like(z)
-                (gradient,) = torch.autograd.grad(bound, Z)
-            return -float(bound.detach()), -gradient.flatten().cpu().numpy()
-
-        best = minimize(
-            negative_bound,
-            Z_0.flatten().cpu().numpy(),
-            jac=True,
-            method="L-BFGS-B",
+        Z = first.state.Z.clone().requires_grad_(True)
+        dropped = torch.full((state.size,), -1, device=Z.device)
+        climbed = scipy_minimize(
+            ForwardBackwardClosure(
+                lambda: -update(state, batch, kernel, state.mean, Z, dropped).bound, {"Z": Z}
+            ),
+            {"Z": Z},
             options={"maxiter": self.steps},
         )
-        if not -best.fun > float(first.bound):
+        if not -climbed.fval > float(first.bound):
             return start
-        nothing = indices([], Z_0)
-        return Selection(nothing, nothing, torch.from_numpy(best.x).to(Z_0).reshape(Z_0.shape))
+        nothing = indices([], Z)
+        return Selection(nothing, nothing, Z.detach())
 
 
 @dataclass(frozen=True)
@@ -561,7 +527,9 @@ class Pruned:
                 break
             budget -= loss
             stays = torch.arange(after.size, device=left.device) != j
-            after, left = _restricted(after, kernel, stays), left[stays]
+            old_index = torch.where(stays, stays.cumsum(0) - 1, -1)
+            after = rebase(after, kernel, state.mean, after.Z[stays], old_index).state
+            left = left[stays]
         K, E = len(chosen.kept), len(chosen.entered)
         kept, entered = left[left < K], left[(left >= K) & (left < K + E)] - K
         free = None if chosen.free is None else chosen.free[left[left >= K + E] - K - E]
@@ -589,10 +557,3 @@ def drop_losses(state: SGPRState) -> Tensor:
     mu = r.sqrt() * (V.mT @ beta)
     g = r * (W * (state.G @ W)).sum(0)
     return 0.5 * (mu.square() / s + s.log() + g)
-
-
-def _restricted(state: SGPRState, kernel: Kernel, stays: Tensor) -> SGPRState:
-    """The state without some inducing points."""
-    old_index = torch.where(stays, stays.cumsum(0) - 1, -1)
-    nothing = Batch(state.Z[:0], state.c[:0], state.c[:0])
-    return update(state, nothing, kernel, state.mean, state.Z[stays], old_index).state

@@ -7,9 +7,9 @@ With ``L L' = K(Z, Z)`` (and a nugget) and ``A = L^-1 K(Z, X)``, all data are in
 where ``G_D`` holds the data that have left the window, and the window's rows R have coefficients w
 in the mean. In the letters of MATHS 6.1: ``alpha = Z u R``, ``beta = Z``, ``B = L^-T G L^-1``.
 
-Rows are added to the window and to the covariance, and the mean is solved for. Then rows beyond the
-window's size are folded into the inducing points, those of least contribution first, as in online
-SGPR (MATHS 3.3). The coefficients solve
+Rows are added to the window and to the covariance. Then rows beyond the window's size are folded
+into the inducing points, those of least contribution first, as in online SGPR (MATHS 3.3). The
+coefficients solve
 
     (k_D(R, R) + D) w = y - m_D,    k_D = K + A'(B_D^-1 - I) A,    B_D = I + G_D.
 """
@@ -23,73 +23,21 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.inducing import (
-    Batch,
     InducingState,
     SGPRState,
     SparsePrior,
     dense,
     diagonal,
-    empty_state,
-    eye,
     factor_B,
     rebase,
     solve,
-    update,
 )
-from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.linalg import bordered, chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
-from bo_stream.mathematics.sums import Sample
 
-__all__ = ["DecoupledState", "Limits", "System", "Window", "decoupled_process"]
-
-DIRECT = 256
-"""Rows up to which a factorisation is as fast as iterations."""
-FEWEST, ROWS_EACH = 24, 64
-"""Iterations before factorising: the first number, plus one for each so many rows."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of what a stream keeps, and the tolerance of the mean.
-
-    Attributes:
-        window: Rows kept after folding.
-        slack: Rows beyond these before some are folded.
-        tolerance: In noise standard deviations.
-    """
-
-    window: int
-    slack: int
-    tolerance: float
-
-
-@dataclass(frozen=True)
-class Window:
-    """Rows on which the mean is exact.
-
-    Attributes:
-        rows: The rows.
-        w: Coefficients in the mean, ``r``.
-        A: ``L^-1 K(Z, X)``, ``M x r``.
-        K: ``k_D(X, X)``, covariances conditioned on what was folded, ``r x r``.
-    """
-
-    rows: Rows = nested(n="r")
-    w: Tensor = shaped("r")
-    A: Tensor = shaped("M r")
-    K: Tensor = shaped("r r")
-
-    @property
-    def size(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
-    def at(self, index: Tensor) -> Window:
-        """Some of the rows."""
-        K = self.K[index][:, index]
-        return Window(self.rows[index], self.w[index], self.A[:, index], K)
+__all__ = ["DecoupledState"]
 
 
 @dataclass(frozen=True)
@@ -101,114 +49,82 @@ class DecoupledState(InducingState):
 
     Attributes:
         G: Whitened precision of all data, ``M x M``.
-        L_B: ``chol(I + G)``, ``M x M``.
         L_D: ``chol(I + G_D)``, ``M x M``.
         window: The rows that have not left.
+        A: ``L^-1 K(Z, X)`` of these rows, ``M x r``.
+        C: Cholesky factor of ``k_D(X, X) + D``, ``r x r``.
         folded: Number of rows that have left the window, 0-dim.
     """
 
     G: Tensor = shaped("M M")
-    L_B: Tensor = shaped("M M")
     L_D: Tensor = shaped("M M")
-    window: Window = nested()
+    window: Rows = nested(n="r")
+    A: Tensor = shaped("M r")
+    C: Tensor = shaped("r r")
     folded: Tensor = shaped("", "not negative")
-
-    @classmethod
-    def empty(cls, dim: int, jitter: float, prior: SparsePrior) -> Self:
-        """Before any data."""
-        rows, count = Rows.empty(dim), torch.zeros((), dtype=torch.int64)
-        none, square = rows.X.new_zeros(0), rows.X.new_zeros(0, 0)
-        points = empty_state(rows.X, prior.mean, jitter)
-        common = points, Sample(rows, none), rows.X.new_zeros(3), count, prior.numbers
-        factors = square, square.clone(), square.clone()
-        return cls(*common, *factors, Window(rows, none, square, square), count.clone())
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The rows, and the likelihood of the folded rows; `renewed` computes the rest."""
-        rows = self.window.rows.rescaled(shift, factor, known_noise)
-        state = super().rescaled(shift, factor, known_noise)
-        return replace(state, window=replace(self.window, rows=rows))
+        window = self.window.rescaled(shift, factor, known_noise)
+        return replace(super().rescaled(shift, factor, known_noise), window=window)
 
     # -- update ----------------------------------------------------------------------------------
 
-    def absorbed(self, rows: Rows, prior: SparsePrior, limits: Limits) -> Self:
-        """With the rows of a batch in window and mean, on the same inducing points.
+    def absorbed(self, rows: Rows, prior: SparsePrior, limit: int, slack: int) -> Self:
+        """With more rows in window and mean, on the same inducing points.
 
-        O(r^2 + r M) for each iteration of the solves, and O(q M^2 + M^3 + r^2) in addition. A batch
-        larger than the window is absorbed in parts.
+        O(q r^2 + q M^2) for q rows, and O(r^3 + r^2 M) whenever rows are folded. A batch larger
+        than the window is absorbed in parts.
 
         Args:
-            rows: The batch, of q rows.
+            rows: The batch.
             prior: The current hyperparameters, which the state has.
-            limits: What is kept.
+            limit: Number of rows in the window after folding.
+            slack: Number of rows beyond these before some are folded.
         """
-        state, first, most = self, 0, limits.window + limits.slack
+        state, first, most = self, 0, limit + slack
         while first < len(rows):
-            room = most - state.window.size
-            last = first + (room if room >= len(rows) - first else max(room, limits.window // 2, 1))
-            state = state._joined(rows[first:last], prior)
-            state, first = state._solved(prior, limits), last
-            if state.window.size > most:
-                state = state._folded(prior, limits)._solved(prior, limits)
+            last = first + max(most - len(state.window), limit // 2, 1)
+            state, first = state._joined(rows[first:last], prior), last
+            if len(state.window) > most:
+                state = state._folded(prior, limit)
         return state
 
-    def _joined(self, new: Rows, prior: SparsePrior) -> Self:
-        """Rows at the end of the window, with coefficients of zero: O(q M^2 + r^2)."""
-        own, points, n = self.window, self.points, self.window.size
-        A = solve(points.L, dense(prior.kernel, points.Z, new.X))
-        rows, all_A = own.rows.joined(new), torch.cat([own.A, A], -1)
-        w = torch.cat([own.w, torch.zeros_like(new.y)])
-        cross = dense(prior.kernel, new.X, rows.X) + self._folded_part(A, all_A)
-        K = torch.cat([torch.cat([own.K, cross[:, :n].mT], -1), cross])
-        window = Window(rows, w, all_A, K)
-        return replace(self, window=window)._weighed(self.G, A, prior.scale * new.r)
+    def _joined(self, rows: Rows, prior: SparsePrior) -> Self:
+        """With rows at the end of the window."""
+        d, n, window = prior.scale * rows.r, len(self.window), self.window.joined(rows)
+        new = solve(self.points.L, dense(prior.kernel, self.points.Z, rows.X))
+        A = torch.cat([self.A, new], -1)
+        state = replace(self, G=self.G + _gram(new, d), window=window, A=A)
+        block = dense(prior.kernel, rows.X, window.X) + self._folded_part(new, A)
+        try:
+            C = bordered(self.C, block[:, :n].mT, block[:, n:] + torch.diag(d))
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            return state._factored(prior)  # the whole is repaired
+        return replace(state, C=C)
 
-    def _folded(self, prior: SparsePrior, limits: Limits) -> Self:
+    def _folded(self, prior: SparsePrior, limit: int) -> Self:
         """Without the rows of least contribution: ``G_D += A D^-1 A'``, likewise ``c_D`` (step 4).
 
         The contribution is ``|w| sqrt(k(x, x) - |A|^2)``, the norm of the part of the mean that the
         inducing points cannot represent.
         """
-        own, points = self.window, self.points
-        missed = (diagonal(prior.kernel, own.rows.X) - own.A.square().sum(0)).clamp_min(0.0)
-        order = (own.w.abs() * missed.sqrt()).argsort(stable=True)
-        surplus = own.size - limits.window
-        go, stay = own.at(order[:surplus]), own.at(order[surplus:].sort().values)
-        d = prior.scale * go.rows.r
-        G = points.G + _gram(go.A, d)
-        c = points.c + go.A @ ((go.rows.y - points.mean) / d)
-        # conditioning the rows that stay on the inducing points' part of those that go
-        half = solve(self.L_D, go.A)
-        L = torch.linalg.cholesky(half.mT @ half + torch.diag(d))
-        less = solve(L, half.mT @ solve(self.L_D, stay.A))
-        return replace(
-            self,
-            points=replace(points, G=G, c=c, kappa=factor_B(G, c)[2]),
-            L_D=_factor(G),
-            window=replace(stay, K=stay.K - less.mT @ less),
-            folded=self.folded + surplus,
-        )
-
-    def _solved(self, prior: SparsePrior, limits: Limits) -> Self:
-        """With coefficients for the window as it is (step 3)."""
-        own = self.window
-        if not own.size:
-            return self
-        system = System(own.K, own.A, prior.scale * own.rows.r, self.L_B)
-        target = own.rows.y - prior.mean - own.A.mT @ self.folded_mean()
-        return replace(self, window=replace(own, w=system.solved(target, own.w, limits.tolerance)))
+        own, points, surplus = self.window, self.points, len(self.window) - limit
+        missed = (diagonal(prior.kernel, own.X) - self.A.square().sum(0)).clamp_min(0.0)
+        order = (self.coefficients(prior).abs() * missed.sqrt()).argsort(stable=True)
+        go, stay = order[:surplus], order[surplus:].sort().values
+        A, d = self.A[:, go], prior.scale * own.r[go]
+        G, c = points.G + _gram(A, d), points.c + A @ ((own.y[go] - points.mean) / d)
+        L_D, _, kappa = factor_B(G, c)
+        points, folded = replace(points, G=G, c=c, kappa=kappa), self.folded + surplus
+        A = self.A[:, stay]
+        state = replace(self, points=points, L_D=L_D, window=own[stay], A=A, folded=folded)
+        return state._factored(prior)
 
     # -- other inducing points or hyperparameters ------------------------------------------------
 
-    def sparse_posterior(self, prior: SparsePrior) -> SGPRState:
-        """The posterior of an online sparse GP with the same inducing points, for policies."""
-        own = self.window
-        c = self.points.c + own.A @ ((own.rows.y - prior.mean) / (prior.scale * own.rows.r))
-        kappa = 0.5 * solve(self.L_B, c).square().sum() - self.L_B.diagonal().log().sum()
-        return replace(self.points, G=self.G, c=c, kappa=kappa)
-
     def on_points(self, Z: Tensor, old_index: Tensor, prior: SparsePrior) -> Self:
-        """The state on other inducing points; the mean is not solved for again.
+        """The state on other inducing points.
 
         Points that are added do not change the posterior given the folded rows; information at
         points that are dropped is projected on the others (MATHS 3.3).
@@ -221,58 +137,30 @@ class DecoupledState(InducingState):
         added = torch.equal(old_index, torch.arange(len(old_index), device=Z.device))
         if added and len(Z) == len(old_index):
             return self
-        state = self._crossed(_moved(self.points, Z, old_index, prior), prior)
-        return state if added or not int(self.folded) else state._with_kernel(prior)
+        moved = rebase(self.points, prior.kernel, prior.mean, Z, old_index, same_kernel=True)
+        return self.given(moved.state, prior, same_rows=added or not int(self.folded))
 
-    def renewed(self, prior: SparsePrior, limits: Limits) -> Self:
-        """The state under other hyperparameters, if they are others: O(r^2 d + r M^2 + M^3) and the
-        solve.
-        """
+    def renewed(self, prior: SparsePrior) -> Self:
+        """The state under other hyperparameters, if they are others: O(r^3 + r^2 M + M^3)."""
         if torch.equal(self.made_with, prior.numbers):
             return self
-        return self._remade(rebase(self.points, prior.kernel, prior.mean)[0], prior, limits)
+        return self.given(rebase(self.points, prior.kernel, prior.mean).state, prior)
 
-    def folded_posterior(self, prior: SparsePrior) -> SGPRState:
-        """The posterior given the folded rows alone, from which points are chosen again."""
-        if int(self.folded):
-            return rebase(self.points, prior.kernel, prior.mean)[0]
-        return empty_state(self.points.Z, prior.mean, self.points.jitter)
+    def given(self, points: SGPRState, prior: SparsePrior, *, same_rows: bool = False) -> Self:
+        """With another posterior given the folded rows; ``same_rows`` if the covariance of the
+        window's rows is the same.
+        """
+        A = solve(points.L, dense(prior.kernel, points.Z, self.window.X))
+        G = points.G + _gram(A, prior.scale * self.window.r)
+        L_D, _, _ = factor_B(points.G, points.c)
+        state = replace(self, points=points, G=G, L_D=L_D, A=A, made_with=prior.numbers)
+        return state if same_rows else state._factored(prior)
 
-    def rebuilt(
-        self,
-        before: SGPRState,
-        Z: Tensor,
-        old_index: Tensor,
-        prior: SparsePrior,
-        limits: Limits,
-    ) -> Self:
-        """As `renewed`, on inducing points chosen from `folded_posterior` (``before``)."""
-        return self._remade(_moved(before, Z, old_index, prior), prior, limits)
-
-    def _remade(self, points: SGPRState, prior: SparsePrior, limits: Limits) -> Self:
-        """With this posterior given the folded rows, and everything else recomputed."""
-        state = replace(self, made_with=prior.numbers)._crossed(points, prior)
-        return state._with_kernel(prior)._solved(prior, limits)
-
-    def _crossed(self, points: SGPRState, prior: SparsePrior) -> Self:
-        """With other inducing points, their ``A``, ``G`` and factors: O(r M^2 + M^3)."""
-        A = solve(points.L, dense(prior.kernel, points.Z, self.window.rows.X))
-        window = replace(self.window, A=A)
-        state = replace(self, points=points, window=window, L_D=_factor(points.G))
-        return state._weighed(points.G, A, prior.scale * window.rows.r)
-
-    def _with_kernel(self, prior: SparsePrior) -> Self:
-        """With covariances of the window's rows computed again: O(r^2 (d + M))."""
-        own = self.window
-        K = dense(prior.kernel, own.rows.X) + self._folded_part(own.A, own.A)
-        return replace(self, window=replace(own, K=K))
-
-    # -- parts -----------------------------------------------------------------------------------
-
-    def _weighed(self, G: Tensor, A: Tensor, d: Tensor) -> Self:
-        """With ``G + A D^-1 A'`` as the precision of all data."""
-        G = G + _gram(A, d)
-        return replace(self, G=G, L_B=_factor(G))
+    def _factored(self, prior: SparsePrior) -> Self:
+        """With the covariance of the window's rows factorised again: O(r^3 + r^2 M)."""
+        K = dense(prior.kernel, self.window.X) + self._folded_part(self.A, self.A)
+        d = prior.scale * self.window.r
+        return replace(self, C=chol_psd(K.diagonal_scatter(K.diagonal() + d)))
 
     def _folded_part(self, A: Tensor, other: Tensor) -> Tensor:
         """``k_D - k = A'(B_D^-1 - I) A`` between rows; zero before any row is folded."""
@@ -280,111 +168,35 @@ class DecoupledState(InducingState):
             return A.new_zeros(())
         return (torch.cholesky_solve(A, self.L_D) - A).mT @ other
 
-    def folded_mean(self) -> Tensor:
-        """``B_D^-1 c_D``: mean of the whitened values at Z given the folded rows, ``M``."""
-        return torch.cholesky_solve(self.points.c[:, None], self.L_D)[:, 0]
+    # -- posterior -------------------------------------------------------------------------------
 
+    def sparse_posterior(self, prior: SparsePrior) -> SGPRState:
+        """The posterior of an online sparse GP with the same inducing points, for policies."""
+        own = self.window
+        c = self.points.c + self.A @ ((own.y - prior.mean) / (prior.scale * own.r))
+        return replace(self.points, G=self.G, c=c, kappa=factor_B(self.G, c)[2])
 
-def _moved(points: SGPRState, Z: Tensor, old_index: Tensor, prior: SparsePrior) -> SGPRState:
-    """A posterior under the current hyperparameters on other inducing points (MATHS 3.3)."""
-    nothing = Batch(points.Z[:0], points.c[:0], points.c[:0])
-    return update(points, nothing, prior.kernel, points.mean, Z, old_index, same_kernel=True).state
+    def coefficients(self, prior: SparsePrior) -> Tensor:
+        """``w``, the window's rows in the mean: O(r^2)."""
+        folded = torch.cholesky_solve(self.points.c[:, None], self.L_D)
+        e = (self.window.y - prior.mean)[:, None] - self.A.mT @ folded
+        half = torch.linalg.solve_triangular(self.C, e, upper=False)
+        return torch.linalg.solve_triangular(self.C.mT, half, upper=True)[:, 0]
 
-
-def _factor(G: Tensor) -> Tensor:
-    """``chol(I + G)``."""
-    return torch.linalg.cholesky(G + eye(G, len(G)))
+    def process(self, prior: SparsePrior) -> Process:
+        """Mean ``c + a_x'h + k(x, X) w``, covariance ``k - a_x'a_z + V_x'V_z``, from a state under
+        these hyperparameters; X are the rows of the window. O(r^2 + M^3).
+        """
+        points, w = self.points, self.coefficients(prior)
+        a, (L_B, _, _) = self.A @ w, factor_B(self.G, points.c)
+        h = torch.cholesky_solve((points.c + a)[:, None], self.L_D)[:, 0] - a
+        nugget = torch.cat([points.jitter * diagonal(prior.kernel, points.Z), torch.zeros_like(w)])
+        Z = torch.cat([points.Z, self.window.X])
+        basis, u = KernelBasis(prior.kernel, Z, nugget[None]), torch.cat([h, w])[None]
+        return Process(prior.kernel, basis, points.L[None], L_B[None], u, prior.mean.reshape(1))
 
 
 def _gram(A: Tensor, d: Tensor) -> Tensor:
     """``A D^-1 A'``."""
     root = A / d.sqrt()
     return root @ root.mT
-
-
-# -- the mean ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class System:
-    """The system ``(K + D) w = b``, by conjugate gradients from the previous coefficients.
-
-    The preconditioner is the inverse of the system without the variance that the inducing points
-    leave unexplained, ``(A'B_D^-1 A + D)^-1 = D^-1 - D^-1 A'(I + G)^-1 A D^-1``. It needs only the
-    factor of the covariance. If the noise is far below the unexplained variance, hundreds of
-    iterations would be needed, and the whole system is factorised instead.
-
-    Attributes:
-        K: ``k_D(R, R)``, ``r x r``.
-        A: ``M x r``.
-        d: Noise variances, ``r``.
-        L_B: ``chol(I + G)``, ``M x M``.
-    """
-
-    K: Tensor
-    A: Tensor
-    d: Tensor
-    L_B: Tensor
-
-    def times(self, v: Tensor) -> Tensor:
-        """``(k_D + D) v``: O(r^2)."""
-        return self.K @ v + self.d * v
-
-    def preconditioned(self, v: Tensor) -> Tensor:
-        """``(A'B_D^-1 A + D)^-1 v``: O(r M + M^2)."""
-        u = v / self.d
-        a = torch.cholesky_solve((self.A @ u)[:, None], self.L_B)[:, 0]
-        return u - (self.A.mT @ a) / self.d
-
-    def solved(self, b: Tensor, start: Tensor, tolerance: float, direct: int = DIRECT) -> Tensor:
-        """``w`` whose residual is at most so many noise standard deviations in any row.
-
-        Args:
-            b: Right-hand side, ``r``.
-            start: Coefficients to start from, ``r``.
-            tolerance: Largest residual of a row, in noise standard deviations.
-            direct: Rows up to which the system is factorised.
-        """
-        found, w = False, start
-        if len(b) > direct:
-            w, found = self._iterated(b, start, tolerance, FEWEST + len(b) // ROWS_EACH)
-        if not found:
-            L = chol_psd(self.K + torch.diag(self.d))
-            for _ in range(2):  # refined once
-                w = w + torch.cholesky_solve((b - self.times(w))[:, None], L)[:, 0]
-        return w
-
-    def _iterated(self, b: Tensor, w: Tensor, tolerance: float, most: int) -> tuple[Tensor, bool]:
-        """Conjugate gradients, and whether they converged."""
-        limit = tolerance * self.d.sqrt()
-        r = b - self.times(w)
-        p, old = torch.zeros_like(r), r.new_ones(())
-        for _ in range(most):
-            if bool((r.abs() <= limit).all()):
-                # the recursion drifts from the residual: compute it
-                r = b - self.times(w)
-                if bool((r.abs() <= limit).all()):
-                    return w, True
-                p = torch.zeros_like(r)
-            z = self.preconditioned(r)
-            new = r @ z
-            p = z + (new / old) * p
-            q = self.times(p)
-            step = new / (p @ q)
-            w, r, old = w + step * p, r - step * q, new
-        return w, False
-
-
-def decoupled_process(state: DecoupledState, prior: SparsePrior) -> Process:
-    """Mean ``c + a_x'h + k(x, X) w``, covariance ``k - a_x'a_z + V_x'V_z``; X are those of the
-    window.
-
-    From a state under these hyperparameters: O(r M + M^2).
-    """
-    points, own = state.points, state.window
-    a = own.A @ own.w
-    h = state.folded_mean() + torch.cholesky_solve(a[:, None], state.L_D)[:, 0] - a
-    nugget = torch.cat([points.nugget, torch.zeros_like(own.w)])
-    basis = KernelBasis(prior.kernel, torch.cat([points.Z, own.rows.X]), nugget[None])
-    u = torch.cat([h, own.w])[None]
-    return Process(prior.kernel, basis, points.L[None], state.L_B[None], u, prior.mean.reshape(1))

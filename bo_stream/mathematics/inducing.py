@@ -25,17 +25,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.evidence import log_evidence
+from bo_stream.mathematics.linalg import bordered, chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
-from bo_stream.mathematics.sums import Sample
 
 __all__ = [
     "Batch",
@@ -49,21 +50,20 @@ __all__ = [
     "empty_state",
     "eye",
     "factor_B",
-    "factored",
-    "greedy_pool",
     "log_gaussian_terms",
     "log_noise_model",
+    "lowest",
     "merged_moments",
+    "noisy_kernel",
     "optimal_bound",
     "predict",
-    "process_on",
     "rebase",
     "solve",
     "sparse_process",
     "update",
-    "upper_bound",
 ]
 
+GOLDEN = 0.6180339887498949
 WHOLE_KERNEL = 4096
 """Pools up to this size have their kernel matrix computed once; larger ones row by row."""
 TIE = 1e-12
@@ -94,18 +94,16 @@ class SGPRState:
     Attributes:
         Z: Inducing points, ``M x d``.
         L: ``chol(K(Z, Z) + diag(nugget))`` under the last update's kernel, ``M x M``.
-        nugget: Variances of the independent noise of the values at Z, ``M``, which makes K positive
-            definite in floating point.
         G: Whitened precision of the likelihood of ``f(Z)``, ``M x M``, positive semi-definite.
         c: Whitened linear term, ``M``.
         mean: The constant prior mean ``m_o``, 0-dim.
         kappa: Log normaliser, 0-dim.
-        jitter: The nugget of a new point, relative to the mean prior variance at Z.
+        jitter: The nugget, which makes K positive definite in floating point: the variance of
+            independent noise of the values at Z, relative to the prior variances.
     """
 
     Z: Tensor = shaped("M d")
     L: Tensor = shaped("M M")
-    nugget: Tensor = shaped("M", "not negative")
     G: Tensor = shaped("M M")
     c: Tensor = shaped("M")
     mean: Tensor = shaped("")
@@ -117,11 +115,9 @@ class SGPRState:
         """The number of inducing points ``M``."""
         return self.Z.shape[0]
 
-    def in_units(self, shift: Tensor, factor: Tensor, precision: Tensor) -> SGPRState:
-        """The likelihood of values ``(f - shift) / factor``, all of them 0-dim.
-
-        ``precision`` is ``factor^2`` where the noise of the data is in their units, else 1.
-        """
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> SGPRState:
+        """The likelihood of values ``(f - shift) / factor`` (0-dim), and known noise to match."""
+        precision = factor.square() if known_noise else 1.0
         G, c = precision * self.G, precision / factor * self.c
         mean = (self.mean - shift) / factor
         return replace(self, G=G, c=c, mean=mean, kappa=factor_B(G, c)[2])
@@ -158,45 +154,65 @@ class InducingState:
 
     Attributes:
         points: Inducing points, and a likelihood of their values.
-        sample: Rows that hyperparameters are learned from.
+        sample: Rows that hyperparameters are learned from: an even sample of all.
+        rank: Their ranks, between 0 and 1 (`lowest`).
         moments: Number, mean and squared deviations of all targets absorbed.
         batches: Number of batches absorbed, 0-dim.
         made_with: The hyperparameters that the state is computed with, ``p``.
     """
 
     points: SGPRState = nested()
-    sample: Sample = nested()
+    sample: Rows = nested(n="s")
+    rank: Tensor = shaped("s", "not negative")
     moments: Tensor = shaped("3")
     batches: Tensor = shaped("", "not negative")
     made_with: Tensor = shaped("p")
 
+    @classmethod
+    def empty(cls, dim: int, jitter: float, prior: SparsePrior, **more: Any) -> Self:
+        """Before any data; ``more`` are a family's fields."""
+        rows, batches = Rows.empty(dim), torch.zeros((), dtype=torch.int64)
+        points, none = empty_state(rows.X, prior.mean, jitter), rows.X.new_zeros(0)
+        return cls(points, rows, none, rows.X.new_zeros(3), batches, prior.numbers, **more)
+
     def with_counted(self, rows: Rows, most: int) -> Self:
-        """With one more batch in sample, of at most ``most`` rows, and counts."""
+        """With one more batch in sample and counts; the sample has at most so many rows."""
+        number = self.moments[0] + torch.arange(len(rows), device=rows.X.device)
+        rank = torch.cat([self.rank, (number * GOLDEN) % 1.0])
+        keep = lowest(rank, most)
         return replace(
             self,
-            sample=self.sample.joined(rows, int(self.moments[0]), most),
+            sample=self.sample.joined(rows)[keep],
+            rank=rank[keep],
             moments=merged_moments(self.moments, rows.y),
             batches=self.batches + 1,
         )
 
     def last_batch(self, rows: Rows, prior: SparsePrior) -> Batch:
         """Rows as the last batch counted, for growth policies."""
-        moments, before = self.moments, int(self.batches) - 1
-        return Batch(rows.X, rows.y, prior.scale * rows.r, moments, before)
+        noise = prior.scale * rows.r
+        return Batch(rows.X, rows.y, noise, self.moments, int(self.batches) - 1)
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """For targets ``(y - shift) / factor`` (each ``1``), and known noise in the same units."""
-        sample = replace(self.sample, rows=self.sample.rows.rescaled(shift, factor, known_noise))
-        shift, factor = shift[0], factor[0]
-        precision = factor.square() if known_noise else torch.ones_like(factor)
+        """For targets ``(y - shift) / factor``, and known noise to match; shift, factor ``1``."""
         n, mean, squares = self.moments
+        s, f = shift[0], factor[0]
         return replace(
             self,
-            points=self.points.in_units(shift, factor, precision),
-            sample=sample,
-            moments=torch.stack([n, (mean - shift) / factor, squares / factor.square()]),
+            points=self.points.rescaled(s, f, known_noise),
+            sample=self.sample.rescaled(shift, factor, known_noise),
+            moments=torch.stack([n, (mean - s) / f, squares / f.square()]),
             made_with=torch.zeros_like(self.made_with),
         )
+
+
+def lowest(rank: Tensor, most: int) -> Tensor:
+    """Indices of the rows of lowest rank, at most so many, in order of arrival.
+
+    Row i of a stream has the rank ``i phi mod 1``, with phi the golden ratio. The ranks of any
+    stretch of rows are evenly spread, and so are the rows of lowest rank.
+    """
+    return rank.argsort()[:most].sort().values
 
 
 def dense(kernel: Kernel, X: Tensor, Z: Tensor | None = None) -> Tensor:
@@ -209,13 +225,17 @@ def diagonal(kernel: Kernel, X: Tensor) -> Tensor:
     return kernel(X, diag=True).to(torch.float64)
 
 
+def noisy_kernel(kernel: Kernel, Z: Tensor, jitter: float) -> Tensor:
+    """Covariance of the values at inducing points, with their nugget: ``M x M``."""
+    return dense(kernel, Z) + torch.diag(jitter * diagonal(kernel, Z))
+
+
 def empty_state(X: Tensor, mean: Tensor, jitter: float = 1e-8) -> SGPRState:
     """The state before any data; X (``n x d``) gives dimension and device only."""
     zero = X.new_zeros((), dtype=torch.float64)
     square = zero.new_zeros(0, 0)
     Z = zero.new_zeros(0, X.shape[-1])
-    nothing = zero.new_zeros(0)
-    return SGPRState(Z, square, nothing, square, nothing, mean.to(zero), zero, jitter)
+    return SGPRState(Z, square, square, zero.new_zeros(0), mean.to(zero), zero, jitter)
 
 
 def solve(L: Tensor, B: Tensor) -> Tensor:
@@ -247,28 +267,17 @@ def eye(like: Tensor, size: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Update:
-    """The new state, the bound, and intermediate results for the bounds of MATHS 4.1.
+    """The new state, and bounds of the batch (MATHS 4.1); all 0-dim.
 
     Attributes:
         state: State after the batch.
-        bound: Collapsed online bound ``L-hat`` of the batch (MATHS 3.3, step 5), 0-dim.
-        A: ``L_b^-1 K(Z_n, X)``, ``M x N``.
-        e: Residuals ``y - m_n``, ``N``.
-        residual: ``k(x, x) - |A[:, i]|^2``, ``N``.
-        prior_G, prior_c: ``J'G J`` and ``J'c_o``, the contribution of the old state.
-        offset: Terms of the bound without the batch: ``const - kappa_o - 1/2 tr(G C~)``.
-        L_B: ``chol(I + G)`` of the new state.
+        bound: Collapsed online bound ``L-hat`` (MATHS 3.3, step 5).
+        upper: ``U-hat``; infinite if an inducing point was dropped, or the kernel changed.
     """
 
     state: SGPRState
     bound: Tensor
-    A: Tensor
-    e: Tensor
-    residual: Tensor
-    prior_G: Tensor
-    prior_c: Tensor
-    offset: Tensor
-    L_B: Tensor
+    upper: Tensor
 
 
 def update(
@@ -304,11 +313,11 @@ def update(
 
     # 1. factors of the new prior
     extended = same_kernel and in_place
-    nugget = _nuggets(state, kernel, Z, old_index, same_kernel=same_kernel)
     if extended:
-        L_b = _extended(state, kernel, Z, nugget[M_a:])
+        corner = noisy_kernel(kernel, Z[M_a:], state.jitter)
+        L_b = bordered(state.L, dense(kernel, state.Z, Z[M_a:]), corner)
     else:
-        L_b, nugget = factored(kernel, Z, nugget, state.jitter)
+        L_b = chol_psd(noisy_kernel(kernel, Z, state.jitter))
     A = solve(L_b, dense(kernel, Z, batch.X))
     e = batch.y - mean
     d = batch.noise
@@ -321,8 +330,8 @@ def update(
     # 2. the old likelihood seen from the new points
     if extended:
         pad = M_b - M_a
-        prior_G = torch.nn.functional.pad(state.G, (0, pad, 0, pad))
-        prior_c = torch.nn.functional.pad(c_o, (0, pad))
+        prior_G = F.pad(state.G, (0, pad, 0, pad))
+        prior_c = F.pad(c_o, (0, pad))
     else:
         A_a, dropped_trace = _old_columns(state, kernel, Z, L_b, old_index)
         J = solve(state.L, A_a.mT)
@@ -338,54 +347,34 @@ def update(
     L_B, _, kappa = factor_B(G, c)
     residual = diagonal(kernel, batch.X) - A.square().sum(0)
     bound = log_gaussian_terms(e, d) + kappa - 0.5 * (residual / d).sum() + offset
-    new = SGPRState(Z, L_b, nugget, G, c, mean, kappa, state.jitter)
-    return Update(new, bound, A, e, residual, prior_G, prior_c, offset, L_B)
+    upper = torch.full_like(bound, torch.inf)
+    if same_kernel and bool((old_index >= 0).all()):
+        # The Nystroem error of the old points is zero, so only the noise of the new data is
+        # inflated, by the trace t: the log-determinant has D, the quadratic form D~ = D + t I.
+        # (The paper's display omits the former.)
+        D = d + residual.sum().clamp_min(0.0)
+        _, beta, _ = factor_B((A / D) @ A.mT + prior_G, (A / D) @ e + prior_c)
+        log_det = 2.0 * L_B.diagonal().log().sum() + (2.0 * math.pi * d).log().sum()
+        upper = offset - 0.5 * (log_det + (e.square() / D).sum() - beta.square().sum())
+    return Update(SGPRState(Z, L_b, G, c, mean, kappa, state.jitter), bound, upper)
 
 
-def rebase(state: SGPRState, kernel: Kernel, mean: Tensor) -> tuple[SGPRState, Tensor]:
-    """The state under other hyperparameters, and the bound of that change: an update with no data.
-    O(M^3).
+def rebase(
+    state: SGPRState,
+    kernel: Kernel,
+    mean: Tensor,
+    Z: Tensor | None = None,
+    old_index: Tensor | None = None,
+    *,
+    same_kernel: bool = False,
+) -> Update:
+    """An update with no data: the state under other hyperparameters or on other inducing points (by
+    default the same), and the bound of that change. O(M^3).
     """
     nothing = Batch(state.Z[:0], state.c[:0], state.c[:0])
-    index = torch.arange(state.size, device=state.Z.device)
-    out = update(state, nothing, kernel, mean, state.Z, index)
-    return out.state, out.bound
-
-
-def _nuggets(
-    state: SGPRState, kernel: Kernel, Z: Tensor, old_index: Tensor, *, same_kernel: bool
-) -> Tensor:
-    """The nuggets of new inducing points (``M_b``): unchanged shares of the mean prior variance for
-    kept points, the jitter for new ones.
-    """
-    if not Z.shape[0]:
-        return state.nugget[:0]
-    nugget = state.jitter * diagonal(kernel, Z).mean().expand(Z.shape[0])
-    kept = (old_index >= 0).nonzero().squeeze(-1)
-    if not kept.numel():
-        return nugget
-    old = state.nugget
-    if not same_kernel:
-        before = state.L.square().sum(-1) - old
-        old = old * (diagonal(kernel, state.Z).mean() / before.mean())
-    return nugget.index_copy(0, old_index[kept], old[kept])
-
-
-def _extended(state: SGPRState, kernel: Kernel, Z: Tensor, nugget: Tensor) -> Tensor:
-    """``L_b = [[L_o, 0], [L_21, L_22]]`` for Z = [Z_o; new], O(M_a^2) for each new row.
-
-    ``nugget`` is that of the new rows.
-    """
-    new = Z[state.size :]
-    if not new.shape[0]:
-        return state.L
-    C = dense(kernel, new) + torch.diag(nugget)
-    if not state.size:
-        return torch.linalg.cholesky(C)
-    L_21 = solve(state.L, dense(kernel, state.Z, new)).mT
-    L_22 = torch.linalg.cholesky(C - L_21 @ L_21.mT)
-    top = torch.nn.functional.pad(state.L, (0, new.shape[0]))
-    return torch.cat([top, torch.cat([L_21, L_22], -1)])
+    if Z is None or old_index is None:
+        Z, old_index = state.Z, torch.arange(state.size, device=state.Z.device)
+    return update(state, nothing, kernel, mean, Z, old_index, same_kernel=same_kernel)
 
 
 def _old_columns(
@@ -407,18 +396,6 @@ def _old_columns(
     W = solve(state.L, eye(Z, state.size)[:, dropped])
     trace = ((W.mT @ state.G @ W) * (dense(kernel, z) - A_z.mT @ A_z)).sum()
     return A_a, trace
-
-
-def factored(kernel: Kernel, Z: Tensor, nugget: Tensor, jitter: float) -> tuple[Tensor, Tensor]:
-    """``chol(K(Z, Z) + diag(nugget))`` and the nugget: where it is too small for this kernel, the
-    jitter for all. O(M^3).
-    """
-    K = dense(kernel, Z)
-    L, info = torch.linalg.cholesky_ex(K + torch.diag(nugget))
-    if not bool(info):
-        return L, nugget
-    nugget = jitter * diagonal(kernel, Z).mean().expand_as(nugget)
-    return torch.linalg.cholesky(K + torch.diag(nugget)), nugget
 
 
 # -- posterior and bounds --------------------------------------------------------------------------
@@ -447,20 +424,8 @@ def sparse_process(kernel: Kernel, state: SGPRState) -> Process:
     """The posterior from a state under this kernel: O(M^3)."""
     L_B, beta, _ = factor_B(state.G, state.c)
     u = torch.linalg.solve_triangular(L_B.mT, beta.unsqueeze(-1), upper=True)
-    return process_on(kernel, state, L_B, u[:, 0])
-
-
-def process_on(kernel: Kernel, points: SGPRState, L_B: Tensor, u: Tensor) -> Process:
-    """The posterior of whitened values ``N(u, (L_B L_B')^-1)`` at the inducing points of a state.
-
-    Args:
-        kernel: The kernel, frozen.
-        points: Inducing points, their factor and nugget, and the prior mean.
-        L_B: ``M x M``.
-        u: ``M``.
-    """
-    basis = KernelBasis(kernel, points.Z, points.nugget[None])
-    return Process(kernel, basis, points.L[None], L_B[None], u[None], points.mean.reshape(1))
+    basis = KernelBasis(kernel, state.Z, state.jitter * diagonal(kernel, state.Z)[None])
+    return Process(kernel, basis, state.L[None], L_B[None], u.mT, state.mean.reshape(1))
 
 
 def optimal_bound(
@@ -477,26 +442,7 @@ def optimal_bound(
     mean, A, V = predict(state, kernel, batch.X)
     K = dense(kernel, batch.X) if K is None else K
     L = chol_psd(K - A.mT @ A + V.mT @ V + torch.diag(batch.noise))
-    quadratic = solve(L, batch.y - mean).square().sum()
-    return -0.5 * (quadratic + batch.size * math.log(2.0 * math.pi)) - L.diagonal().log().sum()
-
-
-def upper_bound(out: Update, batch: Batch) -> Tensor:
-    """``U-hat`` of an update that kept all old points, kernel and mean; O(N M^2 + M^3).
-
-    The Nystroem error of the old points is zero, so only the noise of the new data is inflated, by
-    the trace ``t = sum_i (k_ii - |A_i|^2)``: the log-determinant has D, the quadratic form ``D~ = D
-    + t I``. (The paper's display omits the former.)
-    """
-    t = out.residual.sum().clamp_min(0.0)
-    d = batch.noise
-    A_t = out.A / (d + t)
-    G_t = A_t @ out.A.mT + out.prior_G
-    c_t = A_t @ out.e + out.prior_c
-    _, beta_t, _ = factor_B(G_t, c_t)
-    quadratic = (out.e.square() / (d + t)).sum() - beta_t.square().sum()
-    log_det = 2.0 * out.L_B.diagonal().log().sum()  # log|I + G_n|
-    return -0.5 * (log_det + (2.0 * math.pi * d).log().sum() + quadratic) + out.offset
+    return log_evidence(L[None], (batch.y - mean)[None], mean.new_zeros(1))[0]
 
 
 def log_noise_model(batch: Batch, fallback: float) -> float:
@@ -531,7 +477,11 @@ def merged_moments(before: Tensor, y: Tensor) -> Tensor:
 
 
 class GreedyVariance:
-    """Conditional variances over a pool, updated as points are added.
+    """Choice by largest conditional variance: a partial Cholesky factorisation (MATHS 4.2, 4.3).
+
+    ``r_i = k(x_i, x_i) - k_b(x_i)' K_bb^-1 k_b(x_i)`` is the variance at pool point i given the
+    chosen points. Adding a point costs O(N M) with N pool points. Ties, up to rounding, go to the
+    lowest index.
 
     Args:
         kernel: The kernel.
@@ -543,7 +493,7 @@ class GreedyVariance:
     Attributes:
         size: Number of points: those chosen before and those added.
         A: Rows ``L_b^-1 K(Z_b, X)``, ``M x N``, a view of a buffer that doubles as needed.
-        r: Conditional variances, ``N``.
+        prior, r: Prior and conditional variances, ``N``.
         chosen: Pool indices added so far.
     """
 
@@ -558,15 +508,13 @@ class GreedyVariance:
     ) -> None:
         self._kernel, self._X, self._jitter = kernel, X, jitter
         self._K = dense(kernel, X) if K is None and X.shape[0] <= WHOLE_KERNEL else K
-        self._k = diagonal(kernel, X)
+        self.prior = diagonal(kernel, X)
         self.chosen: list[int] = []
         self._free = torch.ones(X.shape[0], dtype=torch.bool, device=X.device)
-        prior, self._rows, self.size = self._k, self._k.new_zeros(0, len(X)), 0
+        self._rows, self.size = self.prior.new_zeros(0, len(X)), 0
         if Z is not None and L is not None:
             self._rows, self.size = solve(L, dense(kernel, Z, X)), len(Z)
-            prior = torch.cat([diagonal(kernel, Z), self._k])
-        self.r = self._k - self._rows.square().sum(0)
-        self._scale = float(prior.mean()) if len(prior) else 0.0
+        self.r = self.prior - self._rows.square().sum(0)
 
     @property
     def A(self) -> Tensor:
@@ -578,35 +526,24 @@ class GreedyVariance:
         if not bool(self._free.any()):
             return None
         r = self.r.masked_fill(~self._free, -torch.inf)
-        top = r.max()
-        j = int((r >= top - TIE * self._scale).nonzero()[0])
-        return j if float(r[j]) > 10.0 * self._jitter * float(self._k[j]) else None
+        j = int((r >= r.max() - TIE * self.prior.max()).nonzero()[0])
+        return j if float(r[j]) > 10.0 * self._jitter * float(self.prior[j]) else None
 
-    def add(self, j: int) -> Tensor:
-        """Add pool point j; returns its new row ``a`` (``N``)."""
-        pivot = (self.r[j].clamp_min(0.0) + self._jitter * self._scale).sqrt()
-        X, K = self._X, self._K
-        k_j = K[j] if K is not None else dense(self._kernel, X[j : j + 1], X)[0]
-        a = (k_j - self.A[:, j] @ self.A) / pivot
-        if self.size == len(self._rows):
-            room = max(16, self.size)
-            self._rows = torch.cat([self._rows, a.new_zeros(room, len(a))])
-        self._rows[self.size] = a
-        self.size += 1
-        self.r = self.r - a.square()
-        self._free[j] = False
-        self.chosen.append(j)
-        return a
-
-
-def greedy_pool(
-    kernel: Kernel, pool: Tensor, jitter: float, count: int, trace: float = -1.0
-) -> list[int]:
-    """Indices chosen from a pool until there are ``count``, or the variances sum to ``trace``."""
-    greedy = GreedyVariance(kernel, pool, jitter)
-    while greedy.size < count and float(greedy.r.sum()) > trace:
-        j = greedy.best()
-        if j is None:
-            break
-        greedy.add(j)
-    return greedy.chosen
+    def grow(self, count: float, trace: float = -torch.inf) -> bool:
+        """Add points until there are ``count``, or the conditional variances sum to ``trace``;
+        whether any was added.
+        """
+        before, X = self.size, self._X
+        while self.size < count and float(self.r.sum()) > trace and (j := self.best()) is not None:
+            k_j = dense(self._kernel, X[j : j + 1], X)[0] if self._K is None else self._K[j]
+            pivot = (self.r[j].clamp_min(0.0) + self._jitter * self.prior[j]).sqrt()
+            a = (k_j - self.A[:, j] @ self.A) / pivot
+            if self.size == len(self._rows):
+                room = max(16, self.size)
+                self._rows = torch.cat([self._rows, a.new_zeros(room, len(a))])
+            self._rows[self.size] = a
+            self.size += 1
+            self.r = self.r - a.square()
+            self._free[j] = False
+            self.chosen.append(j)
+        return self.size > before

@@ -122,8 +122,8 @@ def bordered(L: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
         torch.linalg.LinAlgError: if the whole cannot be factorised, even with jitter.
     """
     n, below = L.shape[-1], torch.linalg.solve_triangular(L, cross, upper=False).mT
-    whole = L.new_zeros(*below.shape[:-2], n + below.shape[-2], n + below.shape[-2])
-    whole[..., :n, :n], whole[..., n:, :n] = L, below
+    whole = L.new_empty(*below.shape[:-2], n + below.shape[-2], n + below.shape[-2])
+    whole[..., :n, :n], whole[..., n:, :n], whole[..., :n, n:] = L, below, 0.0
     whole[..., n:, n:] = chol_psd(corner - below @ below.mT)
     return whole
 

@@ -7,10 +7,6 @@ give the same statistics, and those of two streams add up. Multiplied by a facto
 forget exponentially. While the first points are buffered, the sums over other features can be
 computed from them. The buffer has its full size from the start, so that the bytes of a state do not
 grow.
-
-A sample of all rows can be kept too. Row i of the stream has the rank ``i phi mod 1``, with phi the
-golden ratio. The ranks of any stretch of rows are evenly spread, and so are the rows of lowest
-rank.
 """
 
 from __future__ import annotations
@@ -21,20 +17,16 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self, cast
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.errors import StateError
-from bo_stream.mathematics.evidence import OutputStatistics, covariance_evidence
-from bo_stream.mathematics.kernels import cross_kernel
-from bo_stream.mathematics.linalg import REPAIR, chol_psd
+from bo_stream.mathematics.evidence import OutputStatistics
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
 
 __all__ = [
     "BufferedStatistics",
     "GeneralStatistics",
-    "Sample",
     "SufficientStatistics",
     "SummedRows",
     "far",
@@ -349,53 +341,3 @@ class BufferedStatistics(SufficientStatistics, ABC):
     @abstractmethod
     def _unlike(self) -> tuple[str, str, str]:
         """The error for two streams over different features: expected, got, remedy."""
-
-
-# -- a sample of the rows ------------------------------------------------------------------------
-
-
-GOLDEN = 0.6180339887498949
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Rows of lowest rank, in order of arrival.
-
-    Attributes:
-        rows: The rows.
-        rank: Between 0 and 1, ``s``.
-    """
-
-    rows: Rows = nested(n="s")
-    rank: Tensor = shaped("s", "not negative")
-
-    def joined(self, new: Rows, before: int, most: int) -> Self:
-        """With further rows.
-
-        Args:
-            new: The rows, on one output.
-            before: Number of rows before these.
-            most: Largest number of rows to keep.
-        """
-        number = torch.arange(before, before + len(new), dtype=torch.float64, device=new.X.device)
-        rank = torch.cat([self.rank, (number * GOLDEN) % 1.0])
-        return type(self)(self.rows.joined(new), rank).thinned(most)
-
-    def thinned(self, most: int) -> Self:
-        """At most so many of the rows, those of lowest rank."""
-        keep = self.rank.argsort()[:most].sort().values
-        return type(self)(self.rows[keep], self.rank[keep])
-
-    def log_evidence(
-        self, kernel: Kernel, scale: Tensor, mean: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Exact log evidence of the rows, 0-dim, with gradients in closed form: O(s^3).
-
-        Args:
-            kernel: The kernel.
-            scale: Scale of the noise, ``1``.
-            mean: The constant mean, ``1``; None for the optimal one, which is then returned, too.
-        """
-        rows = self.rows
-        C = cross_kernel(kernel, rows.X, rows.X) + (scale * rows.r).diag_embed()
-        return covariance_evidence(C, chol_psd(C.detach(), least=REPAIR), rows.Y, mean)

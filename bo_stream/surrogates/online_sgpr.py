@@ -22,22 +22,23 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy
 from bo_stream.growth.policies import checked_policy, selected_update
+from bo_stream.mathematics.evidence import covariance_evidence
 from bo_stream.mathematics.inducing import (
     Batch,
     InducingState,
     SGPRState,
     SparsePrior,
     empty_state,
+    lowest,
     optimal_bound,
     rebase,
     sparse_process,
-    upper_bound,
 )
-from bo_stream.mathematics.kernels import frozen_kernel
+from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
+from bo_stream.mathematics.linalg import REPAIR, chol_psd
 from bo_stream.mathematics.process import Process
 from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import shaped
-from bo_stream.mathematics.sums import Sample
+from bo_stream.mathematics.shapes import nested, shaped
 
 __all__ = ["EVIDENCE_ROWS", "InducingGP", "LastUpdate", "OnlineSGPR"]
 
@@ -76,11 +77,12 @@ class InducingGP(StreamingGP):
         return {**super()._sizes(), "p": len(self._prior().numbers)}
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """Log evidence of the sample of rows: O(600^3)."""
-        state: InducingState = self.state
-        sample = state.sample.thinned(EVIDENCE_ROWS)
-        mean = None if profile_mean and len(sample.rows) else self._prior_mean()
-        return sample.log_evidence(self.covar_module, self._noise_scale(), mean)
+        """Exact log evidence of the sample of rows, with gradients in closed form: O(600^3)."""
+        rows = self.state.sample[lowest(self.state.rank, EVIDENCE_ROWS)]
+        mean = None if profile_mean and len(rows) else self._prior_mean()
+        noise = self._noise_scale().unsqueeze(-1) * rows.R
+        C = cross_kernel(self.covar_module, rows.X, rows.X) + noise.diag_embed()
+        return covariance_evidence(C, chol_psd(C.detach(), least=REPAIR), rows.Y, mean)
 
 
 @dataclass(frozen=True)
@@ -91,16 +93,17 @@ class LastUpdate:
         kept: Indices of the inducing points before it that stayed.
         entered: Indices of its points that became inducing points, in order of choice.
         lower_bound: The online bound ``L-hat`` reached, in nats, transformed units.
-        optimal_bound: ``L*``, which no choice of inducing points can exceed; NaN for large batches.
-        upper_bound: ``U-hat``, an upper bound that needs no ``L*``; NaN if an inducing point was
-            dropped.
+        optimal_bound: ``L*``, which no choice of inducing points can exceed; infinite (not
+            computed) for large batches.
+        upper_bound: ``U-hat``, an upper bound that needs no ``L*``; infinite if an inducing point
+            was dropped.
     """
 
-    kept: Tensor
-    entered: Tensor
-    lower_bound: Tensor
-    optimal_bound: Tensor
-    upper_bound: Tensor
+    kept: Tensor = shaped("j")
+    entered: Tensor = shaped("k")
+    lower_bound: Tensor = shaped("")
+    optimal_bound: Tensor = shaped("", "extended")
+    upper_bound: Tensor = shaped("", "extended")
 
 
 @dataclass(frozen=True)
@@ -108,26 +111,25 @@ class GrowingState(InducingState):
     """The posterior of an online sparse GP, and what its last batch did.
 
     Attributes:
-        bounds: Sum of the online bounds before the last batch, then its bounds as in `LastUpdate`.
-            They are infinite if unknown, since NaN would not equal itself.
-        kept, entered: As in `LastUpdate`.
-        last: Number of rows of the last batch.
+        bound_sum: Sum of the online bounds of all batches.
+        last: What the last batch did.
+        last_size: Number of rows of the last batch.
         fitted: Number of observations at the last fit.
     """
 
-    bounds: Tensor = shaped("4", "extended")
-    kept: Tensor = shaped("j")
-    entered: Tensor = shaped("k")
-    last: Tensor = shaped("", "not negative")
+    bound_sum: Tensor = shaped("")
+    last: LastUpdate = nested()
+    last_size: Tensor = shaped("", "not negative")
     fitted: Tensor = shaped("", "not negative")
 
-    @classmethod
-    def empty(cls, dim: int, jitter: float, prior: SparsePrior) -> Self:
-        """Before any batch."""
-        rows, count = Rows.empty(dim), torch.zeros((), dtype=torch.int64)
-        points, none = empty_state(rows.X, prior.mean, jitter), count.new_zeros(0)
-        common = points, Sample(rows, rows.r), rows.X.new_zeros(3), count, prior.numbers
-        return cls(*common, rows.X.new_zeros(4), none, none.clone(), count.clone(), count.clone())
+    def under(self, prior: SparsePrior) -> tuple[SGPRState, Tensor]:
+        """The posterior at the inducing points under hyperparameters, and the bound of the change
+        to these.
+        """
+        if torch.equal(prior.numbers, self.made_with):
+            return self.points, torch.zeros_like(self.bound_sum)
+        changed = rebase(self.points, prior.kernel, prior.mean)
+        return changed.state, changed.bound
 
     def stepped(
         self,
@@ -149,27 +151,28 @@ class GrowingState(InducingState):
         """
         chosen = growth.select(points, batch, prior.kernel)
         out, optimal = selected_update(points, batch, prior.kernel, chosen), chosen.optimal_bound
-        if optimal is None and batch.size <= LARGEST_OPTIMAL:
-            optimal = float(optimal_bound(points, batch, prior.kernel))
-        keeps_all = len(chosen.kept) == points.size
-        upper = float(upper_bound(out, batch)) if keeps_all else math.inf
-        others = batch.y.new_tensor([math.inf if optimal is None else optimal, upper])
-        bounds = torch.cat([out.bound.reshape(1), others])
+        if optimal is None:
+            few = batch.size <= LARGEST_OPTIMAL
+            optimal = float(optimal_bound(points, batch, prior.kernel)) if few else math.inf
+        bounds = change + out.bound, change + optimal, change + out.upper
         return replace(
             self,
             points=out.state,
             made_with=prior.numbers,
-            bounds=torch.stack([self.bounds[:2].sum(), *(change + bounds)]),
-            kept=chosen.kept,
-            entered=chosen.entered,
-            last=torch.full_like(self.last, batch.size),
+            bound_sum=self.bound_sum + bounds[0],
+            last=LastUpdate(chosen.kept, chosen.entered, *bounds),
+            last_size=torch.full_like(self.last_size, batch.size),
         )
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """Bounds are those computed in the old units, as densities in the new ones."""
-        points = torch.stack([self.moments[0] - self.last, *[self.last] * 3])
-        state = super().rescaled(shift, factor, known_noise)
-        return replace(state, bounds=self.bounds + points * factor.log())
+        last, each = self.last, factor[0].log()
+        bounds = torch.stack([last.lower_bound, last.optimal_bound, last.upper_bound])
+        return replace(
+            super().rescaled(shift, factor, known_noise),
+            bound_sum=self.bound_sum + self.moments[0] * each,
+            last=LastUpdate(last.kept, last.entered, *(bounds + self.last_size * each)),
+        )
 
 
 class OnlineSGPR(InducingGP):
@@ -236,9 +239,7 @@ class OnlineSGPR(InducingGP):
 
         After a fit that chose the points again, the last batch is all rows seen.
         """
-        state = cast(GrowingState, self.state)
-        lower, optimal, upper = state.bounds[1:].masked_fill(state.bounds[1:].isinf(), torch.nan)
-        return LastUpdate(state.kept, state.entered, lower, optimal, upper)
+        return cast(GrowingState, self.state).last
 
     @property
     def bound_sum(self) -> Tensor:
@@ -247,7 +248,7 @@ class OnlineSGPR(InducingGP):
         With inducing points and hyperparameters fixed it is the collapsed bound on the evidence of
         all data; with all inputs as inducing points, the evidence; else an estimate (MATHS 3.5).
         """
-        return cast(GrowingState, self.state).bounds[:2].sum()
+        return cast(GrowingState, self.state).bound_sum
 
     def log_evidence(self) -> NoReturn:
         """Not supported: earlier data are summarised under earlier hyperparameters."""
@@ -263,16 +264,19 @@ class OnlineSGPR(InducingGP):
         return {**super()._layout(), "jitter": self.jitter}
 
     def _empty_state(self) -> GrowingState:
-        return GrowingState.empty(self._dim, self.jitter, self._prior())
+        prior, count = self._prior(), torch.zeros((), dtype=torch.int64)
+        zero, none = torch.zeros_like(prior.mean), count.new_zeros(0)
+        last = LastUpdate(none, none, zero, zero, zero)
+        more = {"bound_sum": zero, "last": last, "last_size": count, "fitted": count.clone()}
+        return GrowingState.empty(self._dim, self.jitter, prior, **more)
 
     def _absorb(self, state: GrowingState, rows: Rows) -> GrowingState:
         """Choose inducing points and update (MATHS 3.3)."""
-        prior = self._prior()
-        points, change = _under(prior, state)
-        first = not int(state.batches)  # kept whole until the next one comes
+        prior, first = self._prior(), not int(state.batches)
+        points, change = state.under(prior)
+        # the first batch is kept whole until the next one comes
         state = state.with_counted(rows, max(SAMPLE_ROWS, len(rows)) if first else SAMPLE_ROWS)
-        batch = state.last_batch(rows, prior)
-        return state.stepped(points, change, batch, prior, self.growth)
+        return state.stepped(points, change, state.last_batch(rows, prior), prior, self.growth)
 
     def _fit_if_due(self, size: int) -> None:
         """Fit once there are 20 new observations and they are a fifth of all."""
@@ -284,25 +288,16 @@ class OnlineSGPR(InducingGP):
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """Absorb all rows again, as one batch, while the sample has all of them."""
         prior, state = self._prior(), cast(GrowingState, self.state)
-        rows, n = state.sample.rows, self.num_observed
+        rows, n = state.sample, self.num_observed
         if 0 < n == len(rows) and not torch.equal(state.made_with, prior.numbers):
-            batch = state.last_batch(rows, prior)
-            nothing = empty_state(rows.X, prior.mean, self.jitter)
-            fresh = replace(state, bounds=torch.zeros_like(state.bounds))
-            state = fresh.stepped(nothing, nothing.kappa, batch, prior, self.growth)
+            batch, nothing = state.last_batch(rows, prior), state.bound_sum.new_zeros(())
+            points = empty_state(rows.X, prior.mean, self.jitter)
+            fresh = replace(state, bound_sum=nothing)
+            state = fresh.stepped(points, nothing, batch, prior, self.growth)
         self._replace(state=replace(state, fitted=torch.full_like(state.fitted, n)))
 
     # -- posterior -------------------------------------------------------------------------------
 
     def _build_process(self, state: GrowingState) -> Process:
         prior = self._prior()
-        return sparse_process(prior.kernel, _under(prior, state)[0])
-
-
-def _under(prior: SparsePrior, state: GrowingState) -> tuple[SGPRState, Tensor]:
-    """The posterior at the inducing points under the current hyperparameters, and the bound of the
-    change.
-    """
-    if torch.equal(prior.numbers, state.made_with):
-        return state.points, torch.zeros_like(state.points.kappa)
-    return rebase(state.points, prior.kernel, prior.mean)
+        return sparse_process(prior.kernel, state.under(prior)[0])

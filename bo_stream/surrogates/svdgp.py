@@ -14,10 +14,10 @@ from torch import Tensor
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises
-from bo_stream.errors import InputError
 from bo_stream.growth import Covering, GrowthPolicy
 from bo_stream.growth.policies import checked_policy, inducing_points
-from bo_stream.mathematics.decoupled import DecoupledState, Limits, decoupled_process
+from bo_stream.mathematics.decoupled import DecoupledState
+from bo_stream.mathematics.inducing import empty_state, rebase
 from bo_stream.mathematics.process import Process
 from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.online_sgpr import EVIDENCE_ROWS, InducingGP
@@ -49,12 +49,9 @@ class SVDGP(InducingGP):
     - Hyperparameters are learned from the exact evidence of at most 600 rows (no more than the
       window), an even sample of all rows seen. `log_evidence` is that of this sample, hence of all
       data up to n = 600.
-    - The mean is computed by conjugate gradients to ``tolerance``. If the noise deviation is about
-      a thousandth of the signal's, the window is factorised instead, O(window^3) per batch: such
-      streams are slow.
 
-    With M inducing points and a window of r: memory O(r^2 + M^2); `observe` of q points O(r^2 +
-    r M) per iteration (a few to some dozens), plus O(q M^2 + M^3); the posterior O(M^3) once, then
+    With M inducing points and a window of r: memory O(r^2 + M^2); `observe` of q points O(q r^2 +
+    q M^2 + M^3), and O(r^3 + r^2 M) whenever rows are folded; the posterior O(r^2 + M^3) once, then
     O(M^2 + r) per point. Nothing depends on n.
 
     Args:
@@ -70,8 +67,8 @@ class SVDGP(InducingGP):
         growth: Policy of `bo_stream.growth` for inducing points, or its name and options as plain
             data; by default up to ``covar_basis`` that cover the data. A policy has a limit of its
             own.
-        tolerance: Accuracy of the mean: it is exact for targets shifted by up to this many noise
-            deviations.
+        tolerance: Not used: the mean is exact to rounding. It is accepted because it once was the
+            accuracy of an iterative solution.
 
     Example:
         >>> import torch
@@ -106,16 +103,13 @@ class SVDGP(InducingGP):
         self.covar_basis = whole_number("covar_basis", covar_basis, 1)
         self.slack = whole_number("slack", slack, 0)
         self.growth = checked_policy(Covering(covar_basis) if growth is None else growth)
-        if not 0.0 < tolerance < 1.0:
-            raise InputError("a tolerance between 0 and 1", f"{tolerance}", "0.01 suits most.")
-        self.tolerance = float(tolerance)
-        self.limits = Limits(self.window, self.slack, self.tolerance)
+        self.tolerance = tolerance
         self._begin(train_X, train_Y, train_Yvar)
 
     @property
     def num_in_window(self) -> int:
         """Number of rows on which the mean is exact."""
-        return cast(DecoupledState, self.state).window.size
+        return len(cast(DecoupledState, self.state).window)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -123,15 +117,18 @@ class SVDGP(InducingGP):
         return {**super()._layout(), "window": self.window, "slack": self.slack}
 
     def _empty_state(self) -> DecoupledState:
-        return DecoupledState.empty(self._dim, JITTER, self._prior())
+        rows, folded = Rows.empty(self._dim), torch.zeros((), dtype=torch.int64)
+        none = {name: rows.X.new_zeros(0, 0) for name in ("G", "L_D", "A", "C")}
+        more = {**none, "window": rows, "folded": folded}
+        return DecoupledState.empty(self._dim, JITTER, self._prior(), **more)
 
     def _absorb(self, state: DecoupledState, rows: Rows) -> DecoupledState:
-        """Choose inducing points, add rows, solve, fold (MATHS 6.8)."""
-        prior, most = self._prior(), min(EVIDENCE_ROWS, self.window)
-        state = state.renewed(prior, self.limits).with_counted(rows, most)
+        """Choose inducing points, add rows, fold (MATHS 6.8)."""
+        prior = self._prior()
+        state = state.renewed(prior).with_counted(rows, min(EVIDENCE_ROWS, self.window))
         before, batch = state.sparse_posterior(prior), state.last_batch(rows, prior)
         chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
-        return state.on_points(*chosen, prior).absorbed(rows, prior, self.limits)
+        return state.on_points(*chosen, prior).absorbed(rows, prior, self.window, self.slack)
 
     @all_or_nothing
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
@@ -139,15 +136,18 @@ class SVDGP(InducingGP):
         been folded, else from the window and the current ones. Folded information is kept.
         """
         prior, state = self._prior(), cast(DecoupledState, self.state)
-        rows = state.window.rows
-        if len(rows) and not torch.equal(state.made_with, prior.numbers):
-            before = state.folded_posterior(prior)
-            batch = state.last_batch(rows, prior)
-            chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
-            self._replace(state=state.rebuilt(before, *chosen, prior, self.limits))
+        if not len(state.window) or torch.equal(state.made_with, prior.numbers):
+            return
+        points = empty_state(state.window.X, prior.mean, JITTER)
+        if int(state.folded):
+            points = rebase(state.points, prior.kernel, prior.mean).state
+        batch = state.last_batch(state.window, prior)
+        chosen = inducing_points(points, batch, self.growth.select(points, batch, prior.kernel))
+        moved = rebase(points, prior.kernel, prior.mean, *chosen, same_kernel=True)
+        self._replace(state=state.given(moved.state, prior))
 
     # -- posterior -------------------------------------------------------------------------------
 
     def _build_process(self, state: DecoupledState) -> Process:
         prior = self._prior()
-        return decoupled_process(state.renewed(prior, self.limits), prior)
+        return state.renewed(prior).process(prior)

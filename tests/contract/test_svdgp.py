@@ -55,4 +55,4 @@ class TestAllInTheWindow(TestSVDGP):
     test_normalized_is_rescaled = None  # the grid is in transformed space
     test_fantasy_is_a_real_update = None  # the mean is exact, the covariance that of few points
     test_bytes = None  # a window that takes all is O(n^2)
-    options = {"tolerance": 1e-10, "growth": FixedGrid(NODES)}
+    options = {"growth": FixedGrid(NODES)}

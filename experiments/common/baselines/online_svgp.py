@@ -19,9 +19,9 @@ from bo_stream.base.fitting import Coordinates, log_prior
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.mathematics.inducing import Batch, SGPRState, process_on
+from bo_stream.mathematics.inducing import Batch
 from bo_stream.mathematics.kernels import frozen_kernel
-from bo_stream.mathematics.process import Process
+from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.rows import Rows
 from experiments.common.baselines.variational import (
     Before,
@@ -134,11 +134,8 @@ class OnlineSVGP(StreamingGP):
         inverse = torch.linalg.solve_triangular(q.T, torch.eye(q.size).to(q.T), upper=False)
         R = torch.linalg.qr(inverse, mode="r").R
         L_B = (R * R.diagonal().sign().unsqueeze(-1)).mT
-        own, zero = nugget(q, kernel), torch.zeros_like(q.T)
-        sparse = SGPRState(
-            q.Z, factor(q, kernel), own, zero, q.mu, mean[0].clone(), mean.new_zeros(())
-        )
-        return process_on(kernel, sparse, L_B, q.mu)
+        basis = KernelBasis(kernel, q.Z, nugget(q, kernel)[None])
+        return Process(kernel, basis, factor(q, kernel)[None], L_B[None], q.mu[None], mean.clone())
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Online objective of the last batch at the ``q(v)`` it led to: O(N M^2 + M^3)."""

@@ -29,10 +29,10 @@ from bo_stream.mathematics.inducing import (
     dense,
     diagonal,
     eye,
-    factored,
     log_gaussian_terms,
     solve,
 )
+from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.shapes import shaped
 
 JITTER = 1e-8
@@ -135,7 +135,7 @@ def nugget(q: Inducing, kernel: Kernel) -> Tensor:
 
 def factor(q: Inducing, kernel: Kernel) -> Tensor:
     """``L = chol(K(Z, Z) + diag(nugget))``, O(M^3)."""
-    return factored(kernel, q.Z, nugget(q, kernel), JITTER)[0]
+    return chol_psd(dense(kernel, q.Z) + torch.diag(nugget(q, kernel)))
 
 
 def joined(q: Inducing, Z: Tensor, kernel: Kernel) -> Inducing:
@@ -157,8 +157,7 @@ def grown(q: Inducing, X: Tensor, kernel: Kernel, limit: int) -> Inducing:
     if q.size >= limit:
         return q
     greedy = GreedyVariance(kernel, X, JITTER, q.Z, factor(q, kernel))
-    while greedy.size < limit and (best := greedy.best()) is not None:
-        greedy.add(best)
+    greedy.grow(limit)
     return joined(q, X[greedy.chosen], kernel)
 
 

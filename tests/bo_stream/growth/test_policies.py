@@ -22,13 +22,12 @@ from bo_stream.growth import (
 )
 from bo_stream.growth.policies import drop_losses, inducing_points, selected_update
 from bo_stream.mathematics.inducing import (
+    GreedyVariance,
     dense,
-    greedy_pool,
     log_noise_model,
     merged_moments,
     optimal_bound,
     predict,
-    upper_bound,
 )
 from tests.bo_stream.mathematics.sgpr_cases import covariance, data, se_kernel, start, step
 
@@ -63,7 +62,7 @@ def naive_vips(state, batch, kernel, delta, upper, L_noise):
     L_star = float(optimal_bound(state, batch, kernel))
     while True:
         out = selected_update(state, batch, kernel, chosen(range(state.size), entered))
-        U = L_star if upper == "optimal" else float(upper_bound(out, batch))
+        U = L_star if upper == "optimal" else float(out.upper)
         if U - float(out.bound) <= delta * abs(U - L_noise):
             return entered
         r = conditional_variances(kernel, batch.X, out.state.Z, 1.4)
@@ -130,7 +129,7 @@ def test_bounds_are_ordered_and_their_gap_is_the_divergence(M, seed):
     last = -math.inf
     for count in range(batch.size + 1):
         out = selected_update(state, batch, kernel, chosen(range(M), range(count)))
-        L, U = float(out.bound), float(upper_bound(out, batch))
+        L, U = float(out.bound), float(out.upper)
         assert last - 1e-9 <= L <= L_star + 1e-9 <= U + 2e-9
         last = L
         if count in (0, 5):
@@ -338,7 +337,9 @@ def test_covering_chooses_again_once_a_point_is_worth_it(again):
     point = type(batch)(batch.X[i : i + 1], batch.y[i : i + 1], batch.noise[i : i + 1])
     selection = Covering(20).select(state, point, kernel)
     pool = torch.cat([state.Z, point.X])
-    chosen_anew = greedy_pool(kernel, pool, JITTER, 20) if again else range(20)
+    anew = GreedyVariance(kernel, pool, JITTER)
+    anew.grow(20)
+    chosen_anew = anew.chosen if again else range(20)
     assert selection.kept.tolist() == sorted(j for j in chosen_anew if j < 20)
     assert len(selection.entered) == again
 

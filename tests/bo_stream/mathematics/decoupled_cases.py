@@ -5,7 +5,7 @@ import torch
 
 from bo_stream import SVDGP
 from bo_stream.growth import FixedGrid
-from bo_stream.mathematics.inducing import dense
+from bo_stream.mathematics.inducing import dense, noisy_kernel
 from tests.bo_stream.mathematics.sgpr_cases import se_kernel
 from tests.raw import RAW
 
@@ -51,9 +51,9 @@ def exact(K_xX, K_xx, K_XX, e, D):
     return gain @ e, K_xx - gain @ K_xX.mT
 
 
-def sgpr(k, X, e, D, Z, nugget, Xs, Xt):
+def sgpr(k, X, e, D, Z, Xs, Xt):
     """Titsias' posterior from the textbook: means at Xs, covariances between Xs and Xt."""
-    K = dense(k, Z) + torch.diag(nugget)
+    K = noisy_kernel(k, Z, 1e-8)
     K_zx, K_zs, K_zt = dense(k, Z, X), dense(k, Z, Xs), dense(k, Z, Xt)
     S = torch.linalg.inv(K + (K_zx / D) @ K_zx.mT)
     prior = dense(k, Xs, Xt) - K_zs.mT @ torch.linalg.solve(K, K_zt)
