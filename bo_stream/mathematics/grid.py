@@ -447,13 +447,8 @@ class GridState(BufferedStatistics):
             shared: Whether they share noise variances.
             opening: Number of initial points to buffer.
         """
-        sizes = grid.m, grid.inputs, outputs, shared, opening
+        sizes = (pair_count(grid.sizes),), grid.m, grid.inputs, outputs, shared, opening
         return cls.empty(*sizes, grid=grid, checked_at=torch.zeros((), dtype=torch.float64))
-
-    @classmethod
-    def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
-        """Shape of A."""
-        return (pair_count(features["grid"].sizes),)
 
     @property
     def features(self) -> Grid:
@@ -461,13 +456,20 @@ class GridState(BufferedStatistics):
         return self.grid
 
     def over(self, features: Grid) -> Self:
-        """A state on another grid, before any data."""
-        A = self.A.new_zeros(len(self.A), pair_count(features.sizes))
-        return replace(self, A=A, b=self.b.new_zeros(len(self.b), features.m), grid=features)
+        """The state on another grid, whose sums are to be replaced."""
+        return replace(self, grid=features)
 
-    def rows_at(self, X: Tensor) -> Interpolation:
-        """Interpolation rows at points ``n x d``."""
-        return self.grid.interpolate(X)
+    def _summed(
+        self, X: Tensor, n: int, weights: Tensor, weighted: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """O(q 10^d) for q points."""
+        W, A = (
+            self.grid.interpolate(X),
+            weights.new_zeros(len(weights), pair_count(self.grid.sizes)),
+        )
+        for sums, r in zip(A, weights, strict=True):
+            W.add_outer(sums, r)
+        return A, W.transpose_times(weighted, self.grid.m)
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``): O(4^d m)."""

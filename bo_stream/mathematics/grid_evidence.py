@@ -230,7 +230,7 @@ def _factorised(
 ) -> Factorisation:
     """The factorisation of one output's statistics under a root."""
     c = prior.mean[output] - state.origin[output]
-    return factorise(root.under(state.statistics(output)), prior.s2[output], c, profile_mean)
+    return factorise(root.under(state.statistics()[output]), prior.s2[output], c, profile_mean)
 
 
 # -- few observations ----------------------------------------------------------------------------

@@ -345,9 +345,9 @@ class NodeExchange:
 def node_process(state: NodeState, prior: NodePrior) -> Process:
     """The posterior at fixed hyperparameters (MATHS 2.3): O(m^3)."""
     R = node_root(prior.between(state.Z, state.Z))
-    c = prior.mean - state.origin
+    c, stats = prior.mean - state.origin, state.statistics()
     made = [
-        factorise(under_root(state.statistics(i), R[i]), prior.s2[i], c[i], profile_mean=False)
+        factorise(under_root(stats[i], R[i]), prior.s2[i], c[i], profile_mean=False)
         for i in range(len(c))
     ]
     L, u = torch.stack([part.L for part in made]), torch.stack([part.q for part in made])
@@ -367,13 +367,13 @@ def node_evidence(
         mean: Constant means, ``o``.
         profile_mean: Take the optimal constant means instead, and return them.
     """
-    c = mean - state.origin
+    c, stats = mean - state.origin, state.statistics()
     K = cross_kernel(kernel, state.Z, state.Z).expand(len(s2), -1, -1)
     R = node_root(K.detach())
     values, means = [], []
     for i in range(len(s2)):
         with torch.no_grad():
-            made = factorise(under_root(state.statistics(i), R[i]), s2[i], c[i], profile_mean)
+            made = factorise(under_root(stats[i], R[i]), s2[i], c[i], profile_mean)
             d_s2, d_c, Y = made.gradients()
             gradients = [d_s2, d_c, root_gradient(R[i], Y)]
         means.append(made.mean)

@@ -24,14 +24,14 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
-from typing import Any, Literal, Self, cast
+from typing import Literal, Self, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.evidence import OutputStatistics
-from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sines import Basis, least_indices
 from bo_stream.mathematics.sums import BufferedStatistics, SufficientStatistics
@@ -290,19 +290,14 @@ class FrequencyState(SufficientStatistics):
         """Before any data; ``box`` is lower bounds and widths, ``2 x d``."""
         low, width = map(tuple, box.tolist())
         f = Frequencies.for_features(len(low), _functions(size, len(low), SIZES[0][0]), main)
-        sums = SufficientStatistics.zeros(f.odd, outputs, shared, (f.total,))
-        return cls(
-            **vars(sums), lengthscales=lengthscales, frequencies=f, low=low, width=width, size=size
-        )
+        chosen = {"lengthscales": lengthscales, "low": low, "width": width, "size": size}
+        return cls.zeros((f.total,), f.odd, outputs, shared, frequencies=f, **chosen)
 
-    def absorb_at(self, rows: Rows, n: int) -> Self:
-        """The state after a batch, with n points before: O((2 a)^d) a point for indices up to a."""
-        return self.absorb(self.basis_at(n).phases(rows.X), rows.Y, rows.R, first=n == 0)
-
-    def _summed(self, A: Tensor, rows: Any, weights: Tensor, weighted: Tensor) -> Tensor:
-        sums, odd = self.frequencies.sums(rows, weights, weighted)
-        A += sums
-        return odd
+    def _summed(
+        self, X: Tensor, n: int, weights: Tensor, weighted: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """O((2 a)^d) a point for indices up to a."""
+        return self.frequencies.sums(self.basis_at(n).phases(X), weights, weighted)
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """Odd sums without outcomes (``s x h``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
@@ -320,9 +315,8 @@ class FrequencyState(SufficientStatistics):
 
     def over_features(self, n: int) -> list[OutputStatistics]:
         """The statistics of every output over the features with n points seen: O(2^d f^2)."""
-        assembly, totals = self.assembly_at(n), self.totals()
+        assembly, outputs = self.assembly_at(n), self.statistics()
         matrices = [assembly.matrix(sums) for sums in self.A]
-        outputs = [self.statistics(i, totals) for i in range(len(self.b))]
         return [
             replace(sums, A=A, b=assembly.vector(sums.b), w1=assembly.vector(sums.w1))
             for sums, A in zip(outputs, matrices * (len(outputs) // len(matrices)), strict=True)
@@ -390,22 +384,6 @@ def assembly_for(
 
 
 @dataclass(frozen=True)
-class HilbertRows:
-    """Rows of W, ``n x (f + 1)``."""
-
-    W: Tensor
-
-    def add_outer(self, A: Tensor, weights: Tensor) -> None:
-        """``A += W' diag(weights) W`` in place: O(n f^2)."""
-        half = self.W * weights.sqrt().unsqueeze(-1)
-        A.addmm_(half.mT, half)
-
-    def transpose_times(self, values: Tensor, m: int) -> Tensor:
-        """``W' values`` for ``o x n`` values: ``o x m``."""
-        return values @ self.W
-
-
-@dataclass(frozen=True)
 class HilbertState(BufferedStatistics):
     """Statistics over sine features, and the first points.
 
@@ -431,7 +409,7 @@ class HilbertState(BufferedStatistics):
         low, width = box.to(lengthscales)
         basis = Basis.choose(lengthscales, low, width, count, periods)
         f, d = basis.alpha.shape
-        return cls.empty(f + 1, d, outputs, shared, opening, basis=basis)
+        return cls.empty((f + 1, f + 1), f + 1, d, outputs, shared, opening, basis=basis)
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
@@ -443,8 +421,8 @@ class HilbertState(BufferedStatistics):
         return self.basis
 
     def over(self, features: Basis) -> Self:
-        """A state over other features, before any data."""
-        return replace(self, A=torch.zeros_like(self.A), b=torch.zeros_like(self.b), basis=features)
+        """The state with other features, whose sums are to be replaced."""
+        return replace(self, basis=features)
 
     def basis_at(self, n: int) -> Basis:
         """The features."""
@@ -457,7 +435,7 @@ class HilbertState(BufferedStatistics):
 
     def over_features(self, n: int) -> list[OutputStatistics]:
         """The statistics of every output over the features, without the one."""
-        outputs = [self.statistics(i) for i in range(len(self.b))]
+        outputs = self.statistics()
         return [replace(o, A=o.A[:-1, :-1], b=o.b[:-1], w1=o.w1[:-1]) for o in outputs]
 
     def least_lengthscales(self, basis: Basis) -> tuple[Tensor, ...]:
@@ -469,9 +447,13 @@ class HilbertState(BufferedStatistics):
         f = len(self.basis.alpha)
         return {"m": f + 1, "f": f, "w": len(self.buffer)}
 
-    def rows_at(self, X: Tensor) -> HilbertRows:
-        """The features and a one at points ``n x d``."""
-        return HilbertRows(torch.nn.functional.pad(self.basis.features(X), (0, 1), value=1.0))
+    def _summed(
+        self, X: Tensor, n: int, weights: Tensor, weighted: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """O(q f^2) for q points."""
+        W = F.pad(self.basis.features(X), (0, 1), value=1.0)
+        halves = W * weights.sqrt().unsqueeze(-1)
+        return halves.mT @ halves, weighted @ W
 
     def _unlike(self) -> tuple[str, str, str]:
         return (

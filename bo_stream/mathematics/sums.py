@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, Self, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -28,7 +28,6 @@ __all__ = [
     "BufferedStatistics",
     "GeneralStatistics",
     "SufficientStatistics",
-    "SummedRows",
     "far",
 ]
 
@@ -36,18 +35,6 @@ FAR = 1e3
 """Outcomes of larger mean are centred by the first batch's mean."""
 FORGOTTEN = 1e-200
 """Statistics below this are set to zero: subnormal numbers are slow."""
-
-
-class SummedRows(Protocol):
-    """Rows of W for a batch of ``n`` points."""
-
-    def add_outer(self, A: Tensor, weights: Tensor) -> None:
-        """``A += W' diag(weights) W`` in place."""
-        ...
-
-    def transpose_times(self, values: Tensor, m: int) -> Tensor:
-        """``W' values`` for ``o x n`` values: ``o x m``."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -70,65 +57,68 @@ class SufficientStatistics:
     ld: Tensor = shaped("s")
     weight: Tensor = shaped("", "not negative")
 
+    powers: ClassVar[dict[str, int]] = {"A": 0, "b": 1, "yy": 2}
+    """The sums over R, and their powers of the targets."""
+
     @classmethod
     def zeros(
-        cls, m: int, outputs: int, shared: bool, entries: Sequence[int] | None = None
+        cls, entries: Sequence[int], m: int, outputs: int, shared: bool, **others: Any
     ) -> Self:
-        """Before any data; ``entries`` is the shape of A, by default ``m x m``."""
-        zero, s = torch.zeros((), dtype=torch.float64), 1 if shared else outputs
-        o = zero.new_zeros(outputs)
-        return cls(
-            zero.new_zeros(s, *((m, m) if entries is None else entries)),
-            zero.new_zeros(outputs, m),
-            o,
-            o.clone(),
-            zero.new_zeros(s),
-            zero,
-        )
+        """Before any data.
 
-    def absorb(self, rows: Any, Y: Tensor, R: Tensor, *, first: bool) -> Self:
-        """With one more batch, Y ``o x n``, R ``s x n``: a copy of A and the cost of the rows."""
-        weights = 1.0 / R
-        origin = far(Y.mean(-1)) if first else self.origin
-        y = Y - origin.unsqueeze(-1)
-        weighted, A = weights * y, self.A.clone()
+        Args:
+            entries: Shape of A for each noise.
+            m: Number of entries of b for each output.
+            outputs: Number of outputs.
+            shared: Whether they share noise variances.
+            others: What a family's state holds besides.
+        """
+        o = torch.zeros(outputs, dtype=torch.float64)
+        s = o[:1] if shared else o
+        A, b, ld, weight = o.new_zeros(len(s), *entries), o.new_zeros(outputs, m), s.clone(), 0.0
+        return cls(A, b, o, o.clone(), ld, o.new_tensor(weight), **others)
+
+    def absorb_at(self, rows: Rows, n: int) -> Self:
+        """The statistics after a batch, with n points before it (MATHS 2.2)."""
+        weights = 1.0 / rows.R
+        origin = self.origin if n else far(rows.Y.mean(-1))
+        y = rows.Y - origin.unsqueeze(-1)
+        weighted = weights * y
+        A, b = self._summed(rows.X, n, weights, weighted)
         return replace(
             self,
-            A=A,
-            b=self.b + self._summed(A, rows, weights, weighted),
+            A=self.A + A,
+            b=self.b + b,
             yy=self.yy + (weighted * y).sum(-1),
             origin=origin,
             ld=self.ld - weights.log().sum(-1),
-            weight=self.weight + Y.shape[-1],
+            weight=self.weight + len(rows),
         )
 
-    def _summed(self, A: Tensor, rows: Any, weights: Tensor, weighted: Tensor) -> Tensor:
-        """Add a batch to A in place; return what is to be added to b."""
-        for sums, r in zip(A, weights, strict=True):
-            rows.add_outer(sums, r)
-        return cast(Tensor, rows.transpose_times(weighted, self.b.shape[-1]))
+    def _summed(
+        self, X: Tensor, n: int, weights: Tensor, weighted: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What points add to A and b; defined by families whose rows depend on the points only.
+
+        Args:
+            X: Points, ``q x d``.
+            n: Number of points before them.
+            weights: ``1 / R``, ``s x q``.
+            weighted: Targets times their weights, ``o x q``.
+        """
+        raise NotImplementedError
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
         w1 = self.A.sum(-1)  # rows of W sum to one
         return w1, self.b.sum(-1), w1.sum(-1)
 
-    def statistics(
-        self, output: int, totals: tuple[Tensor, Tensor, Tensor] | None = None
-    ) -> OutputStatistics:
-        """The statistics of one output; ``totals`` may be given if they are known."""
-        shared = min(output, len(self.A) - 1)
-        w1, y1, one = self.totals() if totals is None else totals
-        return OutputStatistics(
-            self.A[shared],
-            self.b[output],
-            self.yy[output],
-            self.ld[shared],
-            self.weight,
-            w1[shared],
-            y1[output],
-            one[shared],
-        )
+    def statistics(self) -> list[OutputStatistics]:
+        """The statistics of every output."""
+        (w1, y1, one), o = self.totals(), len(self.b)
+        A, ld, w1, one = (t.expand(o, *t.shape[1:]) for t in (self.A, self.ld, w1, one))
+        each = zip(A, self.b, self.yy, ld, self.weight.expand(o), w1, y1, one, strict=True)
+        return [OutputStatistics(*sums) for sums in each]
 
     def about(self, origin: Tensor) -> Self:
         """The same statistics about another origin: O(m^2)."""
@@ -138,23 +128,20 @@ class SufficientStatistics:
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The statistics for targets ``(y - shift) / factor``, with known noise in their units."""
-        f = factor
-        noise = f.square() if known_noise else torch.ones_like(f)
-        new = replace(
-            self,
-            A=self.A * noise.reshape(-1, *(1,) * (self.A.ndim - 1)) if known_noise else self.A,
-            b=self.b * (noise / f).unsqueeze(-1),
-            yy=self.yy * (noise / f.square()),
-            origin=(self.origin - shift) / f,
-            ld=self.ld - self.weight * noise.log() if known_noise else self.ld,
-        )
+        noise = factor.square() if known_noise else torch.ones_like(factor)
+        sums = {"ld": self.ld - self.weight * noise.log()} if known_noise else {}
+        for name, power in self.powers.items():
+            if power or known_noise:
+                old, scale = getattr(self, name), noise / factor**power
+                sums[name] = old * scale.reshape(-1, *(1,) * (old.ndim - 1))
+        new = replace(self, origin=(self.origin - shift) / factor, **sums)
         return new.about(far(new.origin))
 
     def merged_at(self, other: Self, n: int, others: int) -> Self:
         """The statistics of both streams, of n and ``others`` points: O(m^2)."""
         mine = self if n else self.about(other.origin)
         other = other if torch.equal(other.origin, mine.origin) else other.about(mine.origin)
-        names = ("A", "b", "yy", "ld", "weight")
+        names = (*self.powers, "ld", "weight")
         return replace(mine, **{name: getattr(mine, name) + getattr(other, name) for name in names})
 
     def along(self, other: SufficientStatistics, n: int) -> Self:
@@ -165,7 +152,7 @@ class SufficientStatistics:
 
     def discounted(self, factor: float) -> Self:
         """The statistics with the weight of all points multiplied by a factor: O(m^2)."""
-        names = ("A", "b", "yy", "ld", "weight")
+        names = (*self.powers, "ld", "weight")
         scaled = {name: factor * getattr(self, name) for name in names}
         return replace(
             self, **{k: torch.where(v.abs() < FORGOTTEN, 0.0, v) for k, v in scaled.items()}
@@ -186,6 +173,13 @@ class GeneralStatistics(SufficientStatistics):
     y1: Tensor = shaped("o")
     one: Tensor = shaped("s", "not negative")
 
+    powers: ClassVar[dict[str, int]] = {
+        **SufficientStatistics.powers,
+        "w1": 0,
+        "y1": 1,
+        "one": 0,
+    }
+
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """As kept."""
         return self.w1, self.y1, self.one
@@ -194,15 +188,6 @@ class GeneralStatistics(SufficientStatistics):
         """The same statistics about another origin: O(m)."""
         moved = super().about(origin)
         return replace(moved, y1=self.y1 - (origin - self.origin) * self.one)
-
-    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """The statistics for targets ``(y - shift) / factor``, with known noise in their units."""
-        scaled = replace(self, y1=self.y1 / factor)
-        if known_noise:
-            f2 = factor.square()
-            w1, one = self.w1 * f2.unsqueeze(-1), self.one * f2
-            scaled = replace(self, w1=w1, y1=self.y1 * factor, one=one)
-        return super(GeneralStatistics, scaled).rescaled(shift, factor, known_noise)
 
 
 def far(mean: Tensor) -> Tensor:
@@ -219,8 +204,7 @@ def noisier(R: Tensor, factor: float) -> Tensor:
 class BufferedStatistics(SufficientStatistics, ABC):
     """Statistics over features that can be chosen again while all points are held.
 
-    A family adds the features as a field, and defines `features`, `over` (a state with other
-    features) and `rows_at` (rows of W).
+    A family adds the features as a field, and defines `features` and `over`.
 
     Attributes:
         buffer: Room for the first ``w`` points, held while there are no more.
@@ -237,28 +221,24 @@ class BufferedStatistics(SufficientStatistics, ABC):
 
     @abstractmethod
     def over(self, features: Any) -> Self:
-        """A state over other features, before any data."""
-
-    @abstractmethod
-    def rows_at(self, X: Tensor) -> SummedRows:
-        """Rows of W at points ``n x d``."""
-
-    @classmethod
-    def entries(cls, m: int, **features: Any) -> tuple[int, ...]:
-        """Shape of A over m features."""
-        return m, m
+        """The state with other features, whose sums are to be replaced."""
 
     @classmethod
     def empty(
-        cls, m: int, dim: int, outputs: int, shared: bool, opening: int, **features: Any
+        cls,
+        entries: Sequence[int],
+        m: int,
+        dim: int,
+        outputs: int,
+        shared: bool,
+        opening: int,
+        **others: Any,
     ) -> Self:
-        """Before any data."""
-        sums = SufficientStatistics.zeros(m, outputs, shared, cls.entries(m, **features))
-        zero = sums.weight
-        Y, R = zero.new_zeros(outputs, opening), zero.new_ones(len(sums.A), opening)
+        """As `zeros`, with room for ``opening`` points of ``dim`` inputs."""
+        zero = torch.zeros((), dtype=torch.float64)
+        Y, R = zero.new_zeros(outputs, opening), zero.new_ones(1 if shared else outputs, opening)
         buffer = Rows(zero.new_zeros(opening, dim), Y, R)
-        parts = {part.name: getattr(sums, part.name) for part in fields(SufficientStatistics)}
-        return cls(**parts, buffer=buffer, chosen_at=zero.clone(), **features)
+        return cls.zeros(entries, m, outputs, shared, buffer=buffer, chosen_at=zero, **others)
 
     def holds_all(self, n: int) -> bool:
         """Whether all n points are held."""
@@ -266,8 +246,7 @@ class BufferedStatistics(SufficientStatistics, ABC):
 
     def absorb_at(self, rows: Rows, n: int) -> Self:
         """The state after a batch, with n points before it (MATHS 2.2)."""
-        new = self.absorb(self.rows_at(rows.X), rows.Y, rows.R, first=n == 0)
-        return new._holding(rows, n)
+        return super().absorb_at(rows, n)._holding(rows, n)
 
     def _holding(self, rows: Rows, n: int) -> Self:
         """The state with rows behind the first n in the buffer, if there is room for them."""
@@ -283,7 +262,8 @@ class BufferedStatistics(SufficientStatistics, ABC):
         rows, new = self.buffer[:n], self.over(features)
         weights = 1.0 / rows.R
         weighted = weights * (rows.Y - self.origin.unsqueeze(-1))
-        return replace(new, b=new._summed(new.A, new.rows_at(rows.X), weights, weighted))
+        A, b = new._summed(rows.X, 0, weights, weighted)
+        return replace(new, A=A, b=b)
 
     def chosen(self, features: Any, n: int) -> Self:
         """As `resummed`, and the number of points is kept."""

@@ -334,7 +334,7 @@ class WISKI(FeatureGP):
         mine, sizes = list(self.grid.sizes), header.get("nodes")
         valid = isinstance(sizes, list) and list(map(type, sizes)) == [int] * len(mine)
         if self._nodes is None and valid and sizes != mine:
-            self._replace(state=self.state.over(self._covering(sizes)))
+            self._replace(state=self.state.resummed(self._covering(sizes), 0))
 
     def _options(self) -> dict[str, Any]:
         if self._nodes is None:

@@ -241,7 +241,7 @@ def test_statistics_under_an_eigenbasis(d: int) -> None:
     basis = Eigenbasis.of(own.state.grid, amplitude.detach(), K, 1e-4)
     F = basis.whitened(torch.eye(basis.size, dtype=torch.float64))
     assert basis.size < own.state.grid.m
-    stats, A = basis.under(own.state.statistics(0)), matrix_of(own.state.A[0], SIZES[d])
+    stats, A = basis.under(own.state.statistics()[0]), matrix_of(own.state.A[0], SIZES[d])
     close(stats.A.tril(), (F.T @ A @ F).tril(), 1e-10)
     close(stats.b, F.T @ own.state.b[0], 1e-10)
 
