@@ -31,8 +31,7 @@ from torch import Tensor, nn
 
 from bo_stream.base.fitting import log_prior
 from bo_stream.base.options import from_plain, is_plain, to_plain
-from bo_stream.base.snapshot import numbers_of, settings_of
-from bo_stream.base.stream import exclusive
+from bo_stream.base.stream import exclusive, numbers_of, settings_of
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
 

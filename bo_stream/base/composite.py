@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -14,7 +13,7 @@ from torch import Size, Tensor
 
 from bo_stream.base import checkpoint
 from bo_stream.base.gaussian_model import missing
-from bo_stream.base.stream import StateLock, StreamBuffers, all_or_nothing
+from bo_stream.base.stream import Changeable, StreamBuffers, all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError, UnsupportedError
 
@@ -23,7 +22,7 @@ __all__ = ["CompositeModel"]
 LEARN = "To learn hyperparameters, call `fit`; to predict, `posterior`."
 
 
-class CompositeModel(Model):
+class CompositeModel(Changeable, Model):
     """Base of models that predict from the posterior of a surrogate of their own.
 
     Attributes:
@@ -31,7 +30,6 @@ class CompositeModel(Model):
     """
 
     model: StreamingGP
-    _lock: StateLock
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -44,11 +42,6 @@ class CompositeModel(Model):
     def _share_lock(self) -> None:
         for stream in self._streams():
             stream._lock = self._lock
-
-    def _set(self, name: str, value: Any) -> None:
-        """Set an attribute; if the current change fails, it is restored."""
-        self._lock.on_failure(partial(setattr, self, name, getattr(self, name)))
-        setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("train_inputs", "train_targets"):

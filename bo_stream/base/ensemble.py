@@ -31,8 +31,7 @@ from bo_stream.base.fitting import (
 )
 from bo_stream.base.gaussian_model import ScaleFreeNormal
 from bo_stream.base.options import whole_number
-from bo_stream.base.snapshot import Derived
-from bo_stream.base.stream import exclusive
+from bo_stream.base.stream import Derived, exclusive
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting

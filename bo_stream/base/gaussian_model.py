@@ -11,7 +11,7 @@ import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import torch
@@ -39,8 +39,13 @@ from linear_operator.operators import (
 from torch import Size, Tensor, nn
 
 from bo_stream.base import checks, units
-from bo_stream.base.snapshot import PosteriorSnapshot
-from bo_stream.errors import BoundsError, FrozenError, NoTrainingDataError, UnsupportedError
+from bo_stream.errors import (
+    BoundsError,
+    FrozenError,
+    NoiseError,
+    NoTrainingDataError,
+    UnsupportedError,
+)
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.joint import Joint
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
@@ -48,6 +53,7 @@ from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
 __all__ = [
     "ConditionedPosterior",
     "GaussianModel",
+    "PosteriorSnapshot",
     "ScaleFreeMultitaskNormal",
     "ScaleFreeNormal",
     "missing",
@@ -208,6 +214,45 @@ def botorch_posterior(
     if X.dtype != torch.float64:
         transform = copy.deepcopy(transform).to(X)
     return transform.untransform_posterior(posterior, X=X)
+
+
+@dataclass(frozen=True)
+class PosteriorSnapshot:
+    """The ingredients of a posterior, independent of later changes of the surrogate.
+
+    Attributes:
+        process: The posterior process, in transformed space.
+        noise: Typical noise variance (``o``), transformed; None if the noise is known and none
+            was seen.
+        outcome_transform: How raw outcomes became those of the process, or None.
+    """
+
+    process: PosteriorProcess
+    noise: Tensor | None
+    outcome_transform: OutcomeTransform | None
+
+    def of_outputs(self, outputs: list[int]) -> PosteriorSnapshot:
+        """The same of some outputs."""
+        transform = self.outcome_transform
+        return PosteriorSnapshot(
+            self.process.outputs(outputs),
+            None if self.noise is None else self.noise[outputs],
+            None if transform is None else transform.subset_output(outputs),
+        )
+
+    def typical_noise(self) -> Tensor:
+        """The typical noise variance (``o``).
+
+        Raises:
+            NoiseError: if no noise was seen.
+        """
+        if self.noise is None:
+            raise NoiseError(
+                "observations with known noise before their typical noise is used",
+                "none so far",
+                "Give the noise of new observations as a Tensor (`observation_noise`, `noise`).",
+            )
+        return self.noise
 
 
 OUTSIDE = 0.1

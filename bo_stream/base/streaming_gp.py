@@ -40,10 +40,19 @@ from bo_stream.base.fitting import (
     check_evaluations,
     fit_model,
 )
-from bo_stream.base.gaussian_model import GaussianModel
+from bo_stream.base.gaussian_model import GaussianModel, PosteriorSnapshot
 from bo_stream.base.schedule import shortfall
-from bo_stream.base.snapshot import Derived, Key, PosteriorSnapshot, fingerprint
-from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing, exclusive
+from bo_stream.base.stream import (
+    Changeable,
+    Derived,
+    Key,
+    StateLock,
+    Stream,
+    StreamBuffers,
+    all_or_nothing,
+    exclusive,
+    fingerprint,
+)
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.linalg import chol_psd
@@ -122,7 +131,7 @@ class PredictiveScore(NamedTuple):
     variance: Tensor
 
 
-class StreamingGP(GaussianModel):
+class StreamingGP(Changeable, GaussianModel):
     """A Gaussian-process surrogate on a stream of data, with BoTorch's model interface.
 
     Args:
@@ -141,7 +150,6 @@ class StreamingGP(GaussianModel):
     needs_bounds: ClassVar[bool] = False
     """Whether the family requires the bounds of its inputs."""
     stream: StreamBuffers
-    _lock: StateLock
     conditions_up_to: ClassVar[int] = 0
     """Points that a posterior is conditioned on before it is built anew from the state."""
 
@@ -489,11 +497,6 @@ class StreamingGP(GaussianModel):
         """Replace parts of the stream that posteriors do not depend on."""
         self._set("stream", self.stream.replaced(self.stream.version, **changes))
 
-    def _set(self, name: str, value: Any) -> None:
-        """Set an attribute; if the current change fails, it is restored."""
-        self._lock.on_failure(partial(setattr, self, name, getattr(self, name)))
-        setattr(self, name, value)
-
     @property
     def _like(self) -> Tensor:
         """A float64 tensor on the surrogate's device."""
@@ -757,12 +760,9 @@ class StreamingGP(GaussianModel):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move everything; cast interface and hyperparameters but never state or transforms."""
         before, device = self._like.device, fn(self._interface).device
-        kept = [self.bounds]
-        for name in ("input_transform", "outcome_transform"):
-            if hasattr(self, name):
-                kept += getattr(self, name).buffers()
-        ids = {id(tensor) for tensor in kept}
-        super()._apply(lambda t: t.to(device) if id(t) in ids else fn(t), recurse)
+        of_data = checkpoint.OF_DATA
+        kept = {id(b) for name, b in self.named_buffers() if name.startswith(of_data)}
+        super()._apply(lambda t: t.to(device) if id(t) in kept else fn(t), recurse)
         if self._like.device != before:
             self.refresh()
         return self

@@ -30,7 +30,7 @@ from bo_stream.base.checks import (
     checked_bounds,
     finite,
 )
-from bo_stream.base.snapshot import settings_of
+from bo_stream.base.stream import settings_of
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
 
 __all__ = [

@@ -35,8 +35,7 @@ from bo_stream.base.fitting import (
 )
 from bo_stream.base.options import CommonOptions, from_plain
 from bo_stream.base.schedule import RefitSchedule
-from bo_stream.base.snapshot import Derived, numbers_of
-from bo_stream.base.stream import all_or_nothing
+from bo_stream.base.stream import Derived, all_or_nothing, numbers_of
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
 from bo_stream.mathematics.computation_aware import (

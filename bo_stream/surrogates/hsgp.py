@@ -20,7 +20,7 @@ from bo_stream.base import options
 from bo_stream.base.checks import sizes_of
 from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, LogNormals
 from bo_stream.base.options import CommonOptions, whole_number
-from bo_stream.base.snapshot import Derived, Key
+from bo_stream.base.stream import Derived, Key
 from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
 from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.mathematics import sines

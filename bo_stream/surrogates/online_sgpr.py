@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.options import CommonOptions
-from bo_stream.base.snapshot import numbers_of
-from bo_stream.base.stream import all_or_nothing
+from bo_stream.base.stream import all_or_nothing, numbers_of
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, GrowthPolicy

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from bo_stream.base.fitting import FitReport
 from bo_stream.base.options import CommonOptions, whole_number
-from bo_stream.base.snapshot import Derived, Key, Version
-from bo_stream.base.stream import all_or_nothing
+from bo_stream.base.stream import Derived, Key, Version, all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import BoundsError, StateError
 from bo_stream.mathematics import region as regions

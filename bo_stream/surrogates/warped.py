@@ -19,8 +19,7 @@ from torch import Tensor
 
 from bo_stream.base.fitting import FitMemory, FitReport
 from bo_stream.base.options import CommonOptions
-from bo_stream.base.snapshot import Derived, Key
-from bo_stream.base.stream import all_or_nothing
+from bo_stream.base.stream import Derived, Key, all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.units import change_from_saved
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
