@@ -22,7 +22,6 @@ current kernel and prior mean, so ``batch.y - state.mean`` are residuals and
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -126,24 +125,20 @@ def inducing_points(state: SGPRState, batch: Batch, selection: Selection) -> tup
     Raises:
         InputError: if an index is out of range or stands twice.
     """
-    _check_indices("kept", selection.kept, state.size)
-    _check_indices("entered", selection.entered, batch.size)
+    sides = (("kept", selection.kept, state.size), ("entered", selection.entered, batch.size))
+    for name, values, size in sides:
+        known = set(values.tolist()) & set(range(size))
+        if values.dtype != torch.int64 or len(known) != len(values):
+            raise InputError(
+                f"`{name}` of a selection to be distinct int64 indices below {size}",
+                f"{values.dtype} {values.tolist()}",
+                "The growth policy at fault is the one given as `growth`.",
+            )
     free = state.Z[:0] if selection.free is None else selection.free.to(state.Z)
     Z = torch.cat([state.Z[selection.kept], batch.X[selection.entered], free])
     old_index = selection.kept.new_full((state.size,), -1)
     old_index[selection.kept] = torch.arange(len(selection.kept), device=Z.device)
     return Z, old_index
-
-
-def _check_indices(name: str, values: Tensor, size: int) -> None:
-    distinct = values.unique()
-    inside = not distinct.numel() or (int(distinct[0]) >= 0 and int(distinct[-1]) < size)
-    if values.dtype != torch.int64 or distinct.numel() != values.numel() or not inside:
-        raise InputError(
-            f"`{name}` of a selection to be distinct int64 indices below {size}",
-            f"{values.dtype} {values.tolist()}",
-            "The growth policy at fault is the one given as `growth`.",
-        )
 
 
 def selected_update(state: SGPRState, batch: Batch, kernel: Kernel, selection: Selection) -> Update:
@@ -294,15 +289,11 @@ def correlation(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
 
 
 def without_constants(kernel: Kernel) -> Kernel:
-    """The kernel without the constant terms of a sum, as a copy if there are any."""
+    """The kernel without the constant terms of a sum."""
     if not isinstance(kernel, AdditiveKernel):
         return kernel
     varying = [k for k in kernel.kernels if not isinstance(k, ConstantKernel)]
-    if len(varying) == len(kernel.kernels) or not varying:
-        return kernel
-    reduced = copy.deepcopy(kernel)
-    reduced.kernels = torch.nn.ModuleList(varying)
-    return reduced
+    return AdditiveKernel(*varying) if varying else kernel
 
 
 @dataclass(frozen=True)

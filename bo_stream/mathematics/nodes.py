@@ -25,8 +25,6 @@ from bo_stream.mathematics.sums import GeneralStatistics, far
 
 __all__ = ["NodePrior", "NodeState", "absorb", "node_evidence", "node_process"]
 
-LEAST_REPAIR = 1e-13
-"""Jitter, as a share of the mean diagonal, for a factorisation that fails by rounding."""
 FLOOR = 1e-13
 """Share of the prior variance below which a conditional variance is a rounding error."""
 TINY = 1e-300
@@ -112,15 +110,6 @@ class NodeState(GeneralStatistics):
         )
 
 
-def node_root(K: Tensor) -> Tensor:
-    """Cholesky factor of the kernel matrix of nodes, ``o x m x m``; with jitter only if it fails.
-
-    The error of the posterior is that of the matrix factorised, however K is conditioned, because
-    ``R^-1`` is applied to columns of kernels only (MATHS 2.3).
-    """
-    return chol_psd(K, least=LEAST_REPAIR)
-
-
 # -- update --------------------------------------------------------------------------------------
 
 
@@ -177,7 +166,7 @@ def entrants(
         return torch.arange(q, device=X.device)
     rho, least = prior.variances(X), prior.least(X, R, tolerance)
     floor = FLOOR * rho
-    L = node_root(prior.between(Z, Z))
+    L = chol_psd(prior.between(Z, Z))
     a = torch.linalg.solve_triangular(L, prior.between(Z, X), upper=False)
     rho = rho - a.square().sum(-2)
     more = X.new_zeros(o, room, q)
@@ -199,50 +188,42 @@ def entrants(
     return torch.tensor(chosen, dtype=torch.long, device=X.device)
 
 
-@dataclass(frozen=True)
-class Projection:
-    """Projection of points on the nodes under the current hyperparameters.
-
-    Attributes:
-        L: Root of the kernel matrix of the nodes, ``o x m x m``.
-        G: Kernel of nodes and points, ``o x m x q``.
-        W: Rows of the points, transposed: ``K^-1 G``.
-        rho: Conditional variances of the points, ``o x q``.
-    """
-
-    L: Tensor
-    G: Tensor
-    W: Tensor
-    rho: Tensor
-
-    @classmethod
-    def of(cls, prior: NodePrior, Z: Tensor, X: Tensor) -> Self:
-        """O(m^3 + q m^2)."""
-        L, G = node_root(prior.between(Z, Z)), prior.between(Z, X)
-        a = torch.linalg.solve_triangular(L, G, upper=False)
-        W = torch.linalg.solve_triangular(L.mT, a, upper=True)
-        return cls(L, G, W, prior.variances(X) - a.square().sum(-2))
-
-
 def _projected(
     state: NodeState, X: Tensor, Y: Tensor, R: Tensor, prior: NodePrior, tolerance: float
 ) -> NodeState:
     """With more points, which replace nodes or have projections as rows."""
-    seen = Projection.of(prior, state.Z, X)
+    L, G, W, rho = projections(prior, state.Z, X)
     place = torch.full((len(X),), -1, device=X.device)
-    competing = (seen.rho > prior.least(X, R, tolerance)).any(0)
+    competing = (rho > prior.least(X, R, tolerance)).any(0)
     if bool(competing.any()):
-        state, place = swap(state, X, seen, competing, prior)
+        parts = state.A, state.b, state.w1, torch.cholesky_inverse(L), G, W, rho
+        exchange = NodeExchange(*(part.clone() for part in parts))
+        state, place = swap(state, X, exchange, competing, prior)
     nodes, others = place >= 0, place < 0
     if bool(nodes.any()):
-        seen = Projection.of(prior, state.Z, X)
-    W, rho = seen.W.mT.clone(), seen.rho.clamp_min(0.0)
+        _, _, W, rho = projections(prior, state.Z, X)
+    W = W.mT.clone()
     W[:, nodes] = F.one_hot(place[nodes], state.size).to(W)
-    return state.with_rows(W, Y, R + torch.where(others, rho, 0.0) / prior.s2.unsqueeze(-1))
+    rho = torch.where(others, rho.clamp_min(0.0), 0.0)
+    return state.with_rows(W, Y, R + rho / prior.s2.unsqueeze(-1))
+
+
+def projections(prior: NodePrior, Z: Tensor, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Projections of points on the nodes under the current hyperparameters: O(m^3 + q m^2).
+
+    Returns:
+        ``L``, the root of the kernel matrix of the nodes, ``o x m x m``; ``G``, the kernel of nodes
+        and points, ``o x m x q``; ``W = K^-1 G``, the points' rows, transposed; ``rho``, the
+        points' conditional variances, ``o x q``.
+    """
+    L, G = chol_psd(prior.between(Z, Z)), prior.between(Z, X)
+    a = torch.linalg.solve_triangular(L, G, upper=False)
+    W = torch.linalg.solve_triangular(L.mT, a, upper=True)
+    return L, G, W, prior.variances(X) - a.square().sum(-2)
 
 
 def swap(
-    state: NodeState, X: Tensor, seen: Projection, competing: Tensor, prior: NodePrior
+    state: NodeState, X: Tensor, exchange: NodeExchange, competing: Tensor, prior: NodePrior
 ) -> tuple[NodeState, Tensor]:
     """Replace nodes by candidates of larger conditional variance, the largest first.
 
@@ -253,15 +234,14 @@ def swap(
     Args:
         state: The state before.
         X: The candidates, ``q x d``.
-        seen: Their projections on the nodes.
+        exchange: The statistics and the candidates' projections, which are changed.
         competing: Which of them may replace nodes, ``q``.
         prior: The current hyperparameters.
 
     Returns:
         The state, and the node number of each candidate, ``q``: -1 for none.
     """
-    exchange, free = NodeExchange.of(state, seen), competing.clone()
-    variances, own = prior.variances(X), prior.variances(state.Z).clone()
+    free, variances, own = competing.clone(), prior.variances(X), prior.variances(state.Z).clone()
     holder = torch.full((state.size,), -1, device=X.device)
     while True:
         loo = 1.0 / exchange.inverse.diagonal(dim1=-2, dim2=-1).clamp_min(TINY)
@@ -285,7 +265,7 @@ class NodeExchange:
     Attributes:
         A, b, w1: The statistics, as in the state.
         inverse: ``K(Z, Z)^-1``, ``o x m x m``.
-        G, W, rho: Of the candidates, as in `Projection`.
+        G, W, rho: Of the candidates, as from `projections`.
     """
 
     A: Tensor
@@ -295,12 +275,6 @@ class NodeExchange:
     G: Tensor
     W: Tensor
     rho: Tensor
-
-    @classmethod
-    def of(cls, state: NodeState, seen: Projection) -> Self:
-        """Before any exchange: O(m^3)."""
-        parts = state.A, state.b, state.w1, torch.cholesky_inverse(seen.L), seen.G, seen.W, seen.rho
-        return cls(*(part.clone() for part in parts))
 
     def replace_node(self, j: int, i: int, k: Tensor) -> None:
         """Replace node j by candidate i; node j's rows are projected on the other nodes.
@@ -313,7 +287,13 @@ class NodeExchange:
         column, pivot = self.inverse[:, :, j].clone(), self.inverse[:, j, j].clone()
         t = -column / pivot.unsqueeze(-1)  # the value at j, of the values at the other nodes
         t[:, j], column[:, j] = 0.0, 0.0
-        self._pass_on(j, t)
+        # T'A T, T'b and T'w1 with T = [I; t'], and zeros for row and column j
+        half = self.A[:, j] + 0.5 * self.A[:, j, j, None] * t
+        self.A.baddbmm_(torch.stack([t, half], -1), torch.stack([half, t], -2))
+        self.A[:, j], self.A[:, :, j] = 0.0, 0.0
+        for sums in (self.b, self.w1):
+            sums += t * sums[:, j, None]
+            sums[:, j] = 0.0
         w = self.W[:, j].clone()
         self.rho += w.square() / pivot.unsqueeze(-1)
         for rows in (self.inverse, self.W, self.G):
@@ -329,22 +309,17 @@ class NodeExchange:
         self.rho -= cov.square() / s.unsqueeze(-1)
         self.G[:, j] = k
 
-    def _pass_on(self, j: int, t: Tensor) -> None:
-        """``T'A T``, ``T'b`` and ``T'w1`` with ``T = [I; t']``; row and column j become zero."""
-        half = self.A[:, j] + 0.5 * self.A[:, j, j, None] * t
-        self.A.baddbmm_(torch.stack([t, half], -1), torch.stack([half, t], -2))
-        self.A[:, j], self.A[:, :, j] = 0.0, 0.0
-        for sums in (self.b, self.w1):
-            sums += t * sums[:, j, None]
-            sums[:, j] = 0.0
-
 
 # -- posterior and evidence ----------------------------------------------------------------------
 
 
 def node_process(state: NodeState, prior: NodePrior) -> Process:
-    """The posterior at fixed hyperparameters (MATHS 2.3): O(m^3)."""
-    R = node_root(prior.between(state.Z, state.Z))
+    """The posterior at fixed hyperparameters (MATHS 2.3): O(m^3).
+
+    Its error is that of the kernel matrix factorised, however this is conditioned, because
+    ``R^-1`` is applied to columns of kernels only.
+    """
+    R = chol_psd(prior.between(state.Z, state.Z))
     c, stats = prior.mean - state.origin, state.statistics()
     made = [
         factorise(under_root(stats[i], R[i]), prior.s2[i], c[i], profile_mean=False)
@@ -369,7 +344,7 @@ def node_evidence(
     """
     c, stats = mean - state.origin, state.statistics()
     K = cross_kernel(kernel, state.Z, state.Z).expand(len(s2), -1, -1)
-    R = node_root(K.detach())
+    R = chol_psd(K.detach())
     values, means = [], []
     for i in range(len(s2)):
         with torch.no_grad():
