@@ -111,17 +111,15 @@ GRAPH = {name: {i for i in imports(path) if i in MODULES} for name, path in MODU
 INNER = "mathematics"
 PLAIN = ("linalg", "shapes", "autograd", "kernels")
 FOUNDATION = {"errors", "base.options", *(f"{INNER}.{name}" for name in PLAIN)}
-FITTING = "base.fitting"
 # What each room of bo_stream may import; every room may import itself and the foundation, and a
 # name stands for all that is below it. A module is in the room of the longest name that it has.
 ROOMS: dict[str, set[str]] = {
     **dict.fromkeys(FOUNDATION, set()),
     INNER: set(),
     **dict.fromkeys((f"{INNER}.sites", f"{INNER}.predictions"), {INNER, "likelihoods"}),
-    FITTING: set(),
     "likelihoods": {INNER},
-    "growth": {INNER, FITTING},
-    "actions": {INNER, FITTING},
+    "growth": {INNER},
+    "actions": {INNER},
     "base": {INNER},
     "surrogates": {"base", INNER, "growth", "actions", "likelihoods"},
     "ingest": {"base"},

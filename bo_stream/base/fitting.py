@@ -17,16 +17,15 @@ instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 from botorch.optim.closures.core import ForwardBackwardClosure
 from gpytorch.constraints import Interval
-from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import Likelihood
-from gpytorch.means import ConstantMean, Mean
+from gpytorch.means import ConstantMean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor, nn
@@ -60,6 +59,9 @@ ClosedForm = Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]]
 MARGIN = 1e-6
 """Relative distance kept from the bounds of a constraint."""
 
+FARTHEST = math.log(1e12)
+"""Largest logarithm of a hyperparameter without bounds."""
+
 
 class Coordinates:
     """The free hyperparameters of a GP's kernel, likelihood and mean as one vector.
@@ -80,14 +82,17 @@ class Coordinates:
         """Append a parameter, if it is free."""
         if not parameter.requires_grad:
             return
-        low, high = _limits(constraint)
+        low, high = -math.inf, math.inf
+        if constraint is not None:
+            low, high = float(constraint.lower_bound.max()), float(constraint.upper_bound.min())
         positive = low >= 0
+        if positive:  # bounds of the logarithm, a little inside
+            low = math.log(low) + MARGIN if low > 0 else -FARTHEST
+            high = math.log(high) - MARGIN if high < math.inf else FARTHEST
         self.items.append((parameter, constraint, positive))
         self.names.append(name)
-        bounds = (_log(low, True), _log(high, False)) if positive else (low, high)
-        lower, upper = (self.lower.new_full((parameter.numel(),), bound) for bound in bounds)
-        self.lower = torch.cat([self.lower, lower])
-        self.upper = torch.cat([self.upper, upper])
+        lower, upper = (self.lower.new_full((parameter.numel(),), bound) for bound in (low, high))
+        self.lower, self.upper = torch.cat([self.lower, lower]), torch.cat([self.upper, upper])
 
     def named(self, word: str) -> Tensor:
         """A mask of the positive hyperparameters whose names contain a word."""
@@ -148,7 +153,9 @@ class Coordinates:
         """The current coordinates (float64, on the CPU)."""
         parts = []
         for parameter, constraint, positive in self.items:
-            value = _value(parameter, constraint).detach().double().cpu().reshape(-1)
+            enforced = constraint is not None and constraint.enforced
+            value = constraint.transform(parameter) if constraint and enforced else parameter
+            value = value.detach().double().cpu().reshape(-1)
             parts.append(value.log() if positive else value)
         return self.clip(torch.cat(parts)) if parts else self.lower
 
@@ -160,30 +167,36 @@ class Coordinates:
 
     def set(self, u: Tensor) -> None:
         """Set the hyperparameters from coordinates."""
-        start = 0
         with torch.no_grad():
-            for parameter, constraint, positive in self.items:
-                part = u[start : start + parameter.numel()]
-                start += parameter.numel()
-                value = (part.exp() if positive else part).reshape(parameter.shape).to(parameter)
-                enforced = constraint if constraint is not None and constraint.enforced else None
-                parameter.copy_(value if enforced is None else enforced.inverse_transform(value))
+            for (parameter, _, _), raw in zip(self.items, self._raw(u), strict=True):
+                parameter.copy_(raw)
 
-    def gradient(self) -> Tensor:
-        """Gradient in the coordinates from the parameters' ``grad``, by the chain rule."""
-        parts = []
-        for parameter, constraint, positive in self.items:
-            if parameter.grad is None:
-                parts.append(torch.zeros(parameter.numel(), dtype=torch.float64))
-                continue
-            raw = parameter.detach().clone().requires_grad_()
-            with torch.enable_grad():
-                value = _value(raw, constraint)
-                (slope,) = torch.autograd.grad(value.sum(), raw)
-            scale = value.detach() if positive else torch.ones_like(value)
-            part = parameter.grad.double() * (scale / slope).double()
-            parts.append(part.reshape(-1).cpu())
-        return torch.cat(parts)
+    def gradient(self, value: Tensor, u: Tensor) -> Tensor:
+        """The gradient in coordinates, by the chain rule.
+
+        Args:
+            value: A function of the hyperparameters, 0-dim.
+            u: Their coordinates.
+        """
+        if not (len(u) and value.requires_grad):
+            return torch.zeros_like(u)
+        with torch.enable_grad():
+            u = u.detach().requires_grad_()
+            raw, parameters = self._raw(u), [parameter for parameter, _, _ in self.items]
+        slopes = torch.autograd.grad(
+            value, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        return torch.autograd.grad(raw, u, slopes)[0]
+
+    def _raw(self, u: Tensor) -> list[Tensor]:
+        """The parameters at coordinates, differentiable."""
+        parts = u.split([parameter.numel() for parameter, _, _ in self.items])
+        raw = []
+        for (parameter, constraint, positive), part in zip(self.items, parts, strict=True):
+            value = (part.exp() if positive else part).reshape(parameter.shape).to(parameter)
+            enforced = constraint is not None and constraint.enforced
+            raw.append(constraint.inverse_transform(value) if constraint and enforced else value)
+        return raw
 
     def clip(self, u: Tensor) -> Tensor:
         """Project onto the constraints' bounds."""
@@ -249,24 +262,6 @@ class LogNormals:
         return value + (self.constant - 0.5 * (pull @ away) - self.jacobian @ u)
 
 
-def _limits(constraint: Interval | None) -> tuple[float, float]:
-    if constraint is None:
-        return -math.inf, math.inf
-    return float(constraint.lower_bound.max()), float(constraint.upper_bound.min())
-
-
-def _log(bound: float, is_lower: bool) -> float:
-    """Logarithm of a positive bound, moved inwards by a relative margin."""
-    if is_lower:
-        return math.log(bound) + MARGIN if bound > 0 else -math.log(1e12)
-    return math.log(bound) - MARGIN if math.isfinite(bound) else math.log(1e12)
-
-
-def _value(raw: Tensor, constraint: Interval | None) -> Tensor:
-    """A hyperparameter's value given its raw parameter."""
-    return constraint.transform(raw) if constraint is not None and constraint.enforced else raw
-
-
 Objective = Callable[[], tuple[Tensor, Tensor | None]]
 """The objective at the current parameters (0-dim, differentiable), and its optimal means."""
 
@@ -314,8 +309,7 @@ class AscentObjective:
         closed_form: ClosedForm | None = None,
     ) -> None:
         self.objective, self.coordinates, self.closed_form = objective, coordinates, closed_form
-        self.parameters = [p for p, _, _ in coordinates.items]
-        self.before = [p.detach().clone() for p in self.parameters]
+        self.before = [parameter.detach().clone() for parameter, _, _ in coordinates.items]
         self.evaluations = 0
         self.best: Evaluated | None = None
 
@@ -323,21 +317,17 @@ class AscentObjective:
         """Evaluate the objective at the current parameters.
 
         Raises:
-            StateError: if it is not finite; the parameters are unchanged.
+            StateError: if it is not finite; `settle` then restores the parameters.
             torch.linalg.LinAlgError: if the covariance does not factorise; likewise.
         """
-        try:
-            found = self._at(self.coordinates.get())
-            if not math.isfinite(found.value):
-                raise StateError(
-                    "a finite objective, with a finite gradient, at the current hyperparameters",
-                    "an infinite or undefined one",
-                    "Standardize the outcomes (outcome_transform=Standardize(m)) or start from "
-                    "other hyperparameters.",
-                )
-        except BaseException:
-            self.restore()
-            raise
+        found = self._at(self.coordinates.get())
+        if not math.isfinite(found.value):
+            raise StateError(
+                "a finite objective, with a finite gradient, at the current hyperparameters",
+                "an infinite or undefined one",
+                "Standardize the outcomes (outcome_transform=Standardize(m)) or start from other "
+                "hyperparameters.",
+            )
         self.best = found
         return found
 
@@ -353,18 +343,12 @@ class AscentObjective:
 
     def settle(self) -> None:
         """Set the parameters to the best point, or to their initial values if there is none."""
-        if self.best is None:
-            self.restore()
-        else:
-            self._clear()
+        if self.best is not None:
             self.coordinates.set(self.best.u)
-
-    def restore(self) -> None:
-        """Restore the initial parameters."""
-        self._clear()
+            return
         with torch.no_grad():
-            for p, value in zip(self.parameters, self.before, strict=True):
-                p.copy_(value)
+            for (parameter, _, _), value in zip(self.coordinates.items, self.before, strict=True):
+                parameter.copy_(value)
 
     def _at(self, u: Tensor) -> Evaluated:
         self.evaluations += 1
@@ -376,17 +360,8 @@ class AscentObjective:
 
     def _differentiated(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         self.coordinates.set(u)
-        self._clear()
         value, mean = self.objective()
-        if value.requires_grad:
-            value.backward()
-        gradient = self.coordinates.gradient() if len(u) else torch.zeros_like(u)
-        self._clear()
-        return value, gradient, mean
-
-    def _clear(self) -> None:
-        for p in self.parameters:
-            p.grad = None
+        return value, self.coordinates.gradient(value, u), mean
 
 
 @dataclass(frozen=True)
@@ -543,14 +518,8 @@ class FitMemory:
 
 
 class Fittable(Protocol):
-    """The interface that a fit requires of a surrogate.
+    """What a fit uses of a `StreamingGP`."""
 
-    Attributes:
-        covar_module, mean_module, likelihood: Modules with the hyperparameters.
-    """
-
-    covar_module: Kernel
-    mean_module: Mean
     likelihood: Likelihood
 
     @property
@@ -558,12 +527,12 @@ class Fittable(Protocol):
         """Whether the objective covers all data, so that distant starts can be compared by it."""
 
     @property
-    def num_outputs(self) -> int:
-        """The number of outputs ``o``."""
-
-    @property
     def num_observed(self) -> int:
         """Number of observations that the objective covers."""
+
+    @property
+    def stream(self) -> Any:
+        """The surrogate's stream, including the `FitMemory` of the last fit."""
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The objective without priors and, with ``profile_mean``, the optimal constant means."""
@@ -571,16 +540,11 @@ class Fittable(Protocol):
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
         """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
 
-    def _set_prior_mean(self, means: Tensor) -> None: ...
+    def _set_prior_mean(self, means: Tensor) -> None:
+        """Set the constant prior means, ``o``."""
 
-    @property
-    def stream(self) -> Any:
-        """The surrogate's stream, including the `FitMemory` of the last fit."""
-
-    def _note(self, *, fits: FitMemory) -> None: ...
-
-    def named_priors(self) -> Iterator[Any]:
-        """Priors of all hyperparameters, with gpytorch's names."""
+    def _note(self, *, fits: FitMemory) -> None:
+        """Store the memory of a fit."""
 
     def train(self, mode: bool = True) -> Any:
         """Switch to training mode."""
@@ -754,7 +718,6 @@ class _Fit:
         """Set the model to the best point seen, and store the memory for the next fit."""
         model, best = self.model, self.objective.best
         self.objective.settle()
-        model.mean_module.zero_grad()  # a profiled mean is no parameter of the ascent
         if best is not None and best.mean is not None:
             model._set_prior_mean(best.mean)
         if best is not None and len(best.u):

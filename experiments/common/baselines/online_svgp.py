@@ -173,13 +173,11 @@ class OnlineSVGP(StreamingGP):
             batch = replace(state.batch, noise=state.batch.noise * own.noise(self.noise_mode))
             now, kernel = Inducing(Z, mu, T, q.share), own.covar_module
             value = objective(now, state.before, batch, kernel, own.mean(), self.beta)
-            (value + log_prior(own) if coordinates.items else value).backward()
-            gradients = [cast(Tensor, p.grad) for p in leaves[:3]]
-            gradients.append(coordinates.gradient().to(mu) if coordinates.items else leaves[3])
+            value = value + log_prior(own) if coordinates.items else value
+            gradients = list(torch.autograd.grad(value, leaves[:3], retain_graph=True))
+            gradients.append(coordinates.gradient(value, leaves[3].cpu()).to(mu))
             rate = self.lr + (top - self.lr) * 0.5 * (1.0 + math.cos(math.pi * i / steps))
             moments = moments.climbed(leaves, gradients, rate, spread)
-            for p in (*own.parameters(), *leaves):
-                p.grad = None
             leaves[3].copy_(coordinates.clip(leaves[3].cpu()))
             coordinates.set(leaves[3].cpu())
         Z, mu, T, learned = (p.detach() for p in leaves)

@@ -107,6 +107,7 @@ def test_a_start_that_is_not_finite_is_refused(value: float) -> None:
     )
     with pytest.raises(StateError, match="Standardize"):
         climb.start()
+    climb.settle()
     assert climb.best is None
     assert all(torch.equal(v, before[k]) for k, v in modules.state_dict().items())
     assert all(p.grad is None for p in modules.parameters())
@@ -127,8 +128,6 @@ def test_further_parameters_follow_the_hyperparameters() -> None:
     torch.testing.assert_close(extra.detach(), wanted, atol=1e-3, rtol=0.0)
     assert float(modules.logs().abs().max()) < 1e-3
     torch.testing.assert_close(climb.coordinates.get(), end.at.u)
-    climb.restore()
-    assert not bool(extra.any())
 
 
 def test_far_starts_are_told_by_names_and_stay_in_bounds() -> None:

@@ -72,11 +72,10 @@ def scipy_ends_at(model: Any) -> float:
     coordinates = Coordinates(model, skip)
 
     def negative(u: np.ndarray) -> tuple[float, np.ndarray]:
-        coordinates.set(torch.from_numpy(u.copy()))
-        model.zero_grad()
+        at = torch.from_numpy(u.copy())
+        coordinates.set(at)
         value = model._objective(profile_mean=skip)[0] + log_prior(model)
-        value.backward()
-        return -float(value.detach()), -coordinates.gradient().numpy()
+        return -float(value.detach()), -coordinates.gradient(value, at).numpy()
 
     bounds = list(zip(coordinates.lower.tolist(), coordinates.upper.tolist(), strict=True))
     start = coordinates.get().numpy()
