@@ -22,7 +22,6 @@ __all__ = [
     "check_points",
     "check_targets",
     "check_tensors",
-    "check_variances",
     "checked_bounds",
     "finite",
     "inputs_of",
@@ -91,22 +90,17 @@ def inputs_of(name: str, X: Any) -> int:
     return int(X.shape[1])
 
 
-def sizes_of(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[int, int]:
+def sizes_of(X: Tensor, Y: Tensor) -> tuple[int, int]:
     """Dimension and number of outputs of a constructor's data."""
-    check_tensors({"train_Yvar": Yvar}, train_X=X, train_Y=Y)
-    if X.ndim != 2 or Y.ndim != 2 or X.shape[0] != Y.shape[0] or 0 in (X.shape[1], Y.shape[1]):
+    dim = inputs_of("train_X", X)
+    check_tensors(train_Y=Y)
+    if Y.ndim != 2 or not Y.shape[1]:
         raise ShapeError(
-            "train_X `n x d` and train_Y `n x m`, unbatched",
-            f"{tuple(X.shape)} and {tuple(Y.shape)}",
+            "train_Y `n x m`, unbatched",
+            f"{tuple(Y.shape)}",
             "Give an explicit output dimension; build one surrogate per batch.",
         )
-    if X.dtype != Y.dtype or X.dtype not in (torch.float32, torch.float64):
-        raise DtypeError(
-            "train_X and train_Y both float64 (or both float32)",
-            f"{X.dtype} and {Y.dtype}",
-            "Cast them to one dtype.",
-        )
-    return X.shape[1], Y.shape[1]
+    return dim, Y.shape[1]
 
 
 def checked_bounds(bounds: Any, X: Tensor) -> Tensor | None:
@@ -184,12 +178,25 @@ def check_batch(
             "Surrogates are unbatched; build one per batch.",
         )
     check_targets(X, Y, sizes[1], dtype)
-    check_variances(Y, Yvar, noise_known)
+    if (Yvar is not None) != noise_known:
+        raise NoiseError(
+            "Yvar with every batch" if noise_known else "no Yvar",
+            "none" if noise_known else "Yvar",
+            "A surrogate's noise is known (train_Yvar) or learned, as set at construction.",
+        )
+    if Yvar is None:
+        return
+    if Yvar.shape != Y.shape:
+        raise ShapeError(
+            f"Yvar like Y, {tuple(Y.shape)}", f"{tuple(Yvar.shape)}", "Give one variance per value."
+        )
+    if Yvar.dtype != Y.dtype:
+        raise DtypeError(f"Yvar like Y, {Y.dtype}", f"{Yvar.dtype}", "Cast it to Y's dtype.")
+    check_noise(Yvar)
 
 
 def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> None:
     """Refuse Y if its rows, outputs, batch shape or dtype do not match X, or it is not finite."""
-    check_tensors(Y=Y)
     if Y.ndim < 2 or Y.shape[-1] != outputs or Y.shape[-2] != X.shape[-2]:
         raise ShapeError(
             f"Y `batch_shape x {X.shape[-2]} x {outputs}` for X {tuple(X.shape)}",
@@ -210,26 +217,6 @@ def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> Non
             "Cast the data, or the surrogate with `.to(dtype)`.",
         )
     check_outcomes(Y)
-
-
-def check_variances(Y: Tensor, Yvar: Tensor | None, known: bool) -> None:
-    """Refuse Yvar if the noise is learned, require it if known, and check it against Y."""
-    check_tensors({"Yvar": Yvar})
-    if (Yvar is not None) != known:
-        raise NoiseError(
-            "Yvar with every batch" if known else "no Yvar",
-            "none" if known else "Yvar",
-            "A surrogate's noise is known (train_Yvar) or learned, as set at construction.",
-        )
-    if Yvar is None:
-        return
-    if Yvar.shape != Y.shape:
-        raise ShapeError(
-            f"Yvar like Y, {tuple(Y.shape)}", f"{tuple(Yvar.shape)}", "Give one variance per value."
-        )
-    if Yvar.dtype != Y.dtype:
-        raise DtypeError(f"Yvar like Y, {Y.dtype}", f"{Yvar.dtype}", "Cast it to Y's dtype.")
-    check_noise(Yvar)
 
 
 def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:

@@ -13,14 +13,10 @@ import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
-from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
-from botorch.posteriors.gpytorch import GPyTorchPosterior
-from torch import Size, Tensor, nn
+from torch import Tensor
 
 from bo_stream.base.fitting import (
     AscentObjective,
@@ -29,7 +25,6 @@ from bo_stream.base.fitting import (
     objective_of,
     profiled_mean,
 )
-from bo_stream.base.gaussian_model import ScaleFreeNormal
 from bo_stream.base.options import whole_number
 from bo_stream.base.stream import Derived, exclusive
 from bo_stream.base.streaming_gp import StreamingGP
@@ -37,66 +32,10 @@ from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 
-__all__ = [
-    "EnsembleModel",
-    "KernelEnsemble",
-]
+__all__ = ["KernelEnsemble"]
 
 
-class EnsembleModel(Model):
-    """A mixture of surrogates of one output, over whose members BoTorch's acquisitions average.
-
-    BoTorch's mixtures have equal weights: a member of larger weight occurs several times.
-
-    Args:
-        members: Surrogates, frozen.
-        counts: How often each occurs.
-    """
-
-    _is_ensemble = True
-    places: Tensor
-
-    def __init__(self, members: Sequence[StreamingGP], counts: Sequence[int]) -> None:
-        super().__init__()
-        if members[0].num_outputs != 1:
-            raise UnsupportedError(
-                "a surrogate of one output", f"{members[0].num_outputs}", "Select one output."
-            )
-        self.members = nn.ModuleList(members)
-        self.register_buffer(
-            "places", torch.arange(len(counts)).repeat_interleave(torch.tensor(list(counts)))
-        )
-
-    @property
-    def num_outputs(self) -> int:
-        """One."""
-        return 1
-
-    @property
-    def batch_shape(self) -> Size:
-        """The number of members, as often as they occur."""
-        return self.places.shape
-
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Any:
-        """The posterior mixture at raw points ``batch_shape x q x d``, members as dimension -3."""
-        parts = [
-            cast(GPyTorchPosterior, member.posterior(X, output_indices, observation_noise))
-            for member in cast("Sequence[StreamingGP]", self.members)
-        ]
-        means = torch.stack([part.distribution.mean for part in parts], -2)
-        covariances = torch.stack([part.distribution.covariance_matrix for part in parts], -3)
-        posterior = GaussianMixturePosterior(
-            ScaleFreeNormal(means[..., self.places, :], covariances[..., self.places, :, :])
-        )
-        return posterior if posterior_transform is None else posterior_transform(posterior, X=X)
-
-
+PARTS = ("coordinates", "means", "weights")
 STEP = 1e-3
 """Step of the differences of gradients, in logarithms of hyperparameters."""
 FLATTEST = 0.4
@@ -178,7 +117,7 @@ class KernelEnsemble:
             )
         if seed is not None:
             generator = torch.Generator().manual_seed(seed)
-        return cls(*_drawn(_Worker(model), size, generator))
+        return cls(*_drawn(_with_same_state(model), size, generator))
 
     @property
     def size(self) -> int:
@@ -198,41 +137,26 @@ class KernelEnsemble:
 
     @torch.no_grad()
     def _build(self, model: StreamingGP) -> list[PosteriorProcess]:
-        worker = _Worker(model)
-        if self.coordinates.shape[-1] != worker.coordinates.lower.numel():
+        copied = _with_same_state(model)
+        coordinates = Coordinates(copied, profiled_mean(copied))
+        if self.coordinates.shape[-1] != coordinates.lower.numel():
             raise StateError(
                 f"a surrogate of {self.coordinates.shape[-1]} free hyperparameters",
-                f"one of {worker.coordinates.lower.numel()}",
+                f"one of {coordinates.lower.numel()}",
                 "Use an ensemble with the surrogate that it was drawn for.",
             )
         made = []
         for u, mean in zip(self.coordinates, self.means, strict=True):
+            coordinates.set(u)
+            if len(mean):
+                copied._set_prior_mean(mean)
             try:
-                made.append(worker.process(u, mean))
+                made.append(copied._build_process(copied.state))
             except (StateError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
                 text = f"The surrogate's own kernel replaces one of an ensemble: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=3)
                 made.append(model.process())
         return made
-
-    @lasting
-    def model(self, model: StreamingGP, members: int = 16) -> EnsembleModel:
-        """The mixture of the current posteriors, for BoTorch's acquisition functions.
-
-        These average their value over the members. Later data are not seen.
-
-        Args:
-            model: The surrogate.
-            members: Number of members of equal weight, among which each kernel occurs in
-                proportion to its weight.
-
-        Raises:
-            UnsupportedError: for several outputs, or an outcome transform that is not linear.
-        """
-        workers = [_Worker(model) for _ in range(self.size)]
-        for worker, u, mean in zip(workers, self.coordinates, self.means, strict=True):
-            worker.process(u, mean)
-        return EnsembleModel([worker.model for worker in workers], self.counts(members))
 
     def counts(self, samples: int) -> list[int]:
         """The share of each kernel in a number of samples, in proportion to the weights.
@@ -248,8 +172,7 @@ class KernelEnsemble:
 
     def to_lists(self) -> dict[str, list[Any]]:
         """Plain lists, from which `from_lists` makes an equal ensemble."""
-        names = ("coordinates", "means", "weights")
-        return {name: getattr(self, name).tolist() for name in names}
+        return {name: getattr(self, name).tolist() for name in PARTS}
 
     @classmethod
     def from_lists(cls, lists: Mapping[str, Sequence[Any]]) -> KernelEnsemble:
@@ -258,34 +181,16 @@ class KernelEnsemble:
         Raises:
             StateError: for other contents.
         """
-        names = ("coordinates", "means", "weights")
         try:
-            parts = [torch.tensor(lists[name], dtype=torch.float64) for name in names]
-            (members, _), (alike, _), (weighted,) = (part.shape for part in parts)
+            parts = [torch.tensor(lists[name], dtype=torch.float64) for name in PARTS]
+            if [part.ndim for part in parts] != [2, 2, 1] or len(set(map(len, parts))) > 1:
+                raise ValueError([tuple(part.shape) for part in parts])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(
                 "lists that `to_lists` gave", f"{error!r}", "They are damaged."
             ) from error
-        if not members == alike == weighted > 0:
-            got = ", ".join(str(tuple(part.shape)) for part in parts)
-            raise StateError("K x p, K x o and K numbers", got, "They are damaged.")
         coordinates, means, weights = parts
         return cls(coordinates, means, weights)
-
-
-class _Worker:
-    """A copy of a surrogate with hyperparameters of its own and the same state."""
-
-    def __init__(self, model: StreamingGP) -> None:
-        self.model = _with_same_state(model)
-        self.coordinates = Coordinates(self.model, profiled_mean(self.model))
-
-    def process(self, u: Tensor, mean: Tensor) -> PosteriorProcess:
-        """The posterior process under some hyperparameters."""
-        self.coordinates.set(u)
-        if len(mean):
-            self.model._set_prior_mean(mean)
-        return self.model._build_process(self.model.state)
 
 
 @exclusive
@@ -297,18 +202,19 @@ def _with_same_state(model: StreamingGP) -> StreamingGP:
 
 @torch.inference_mode(False)
 def _drawn(
-    worker: _Worker, size: int, generator: torch.Generator | None
+    model: StreamingGP, size: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Coordinates, means and weights of an ensemble about a worker's hyperparameters."""
-    objective = objective_of(worker.model)
+    """Coordinates, means and weights about a surrogate's hyperparameters, which are changed."""
+    objective = objective_of(model)
     start = objective.start()
     precision, V = torch.linalg.eigh(_curvature(objective, start))
     root = precision.clamp_min(FLATTEST).sqrt()
     z = torch.randn(size - 1, len(start.u), generator=generator, dtype=torch.float64)
     draws = [objective.evaluate(objective.coordinates.clip(start.u + V @ (e / root))) for e in z]
-    logs = start.u.new_tensor([each.value - start.value for each in draws])
+    logs = start.u.new_zeros(len(draws))
     for i, each in enumerate(draws):
-        logs[i] += 0.5 * (root * (V.mT @ (each.u - start.u))).square().sum()
+        distance = (root * (V.mT @ (each.u - start.u))).square().sum()
+        logs[i] = each.value - start.value + 0.5 * distance
     weights = torch.cat([logs.new_ones(1), logs.clamp_max(0.0).exp()])
     weights = weights / weights.sum()
     kept = [i for i, weight in enumerate(weights.tolist()) if weight >= LIGHTEST]
@@ -319,14 +225,12 @@ def _drawn(
 
 def _curvature(objective: AscentObjective, start: Evaluated) -> Tensor:
     """Minus the Hessian, from differences of gradients towards the inside of the bounds."""
-    rows = []
-    for i in range(len(start.u)):
+    H = start.u.new_zeros(len(start.u), len(start.u))
+    inside = start.u + STEP <= objective.coordinates.upper
+    for i, step in enumerate(torch.where(inside, STEP, -STEP).tolist()):
         there = start.u.clone()
-        inside = float(there[i]) + STEP <= float(objective.coordinates.upper[i])
-        step = STEP if inside else -STEP
         there[i] += step
         found = objective.evaluate(there)
-        row = (start.gradient - found.gradient) / step
-        rows.append(row if found.value > -torch.inf else torch.zeros_like(row))
-    H = torch.stack(rows) if rows else start.u.new_zeros(0, 0)
+        if found.value > -torch.inf:
+            H[i] = (start.gradient - found.gradient) / step
     return 0.5 * (H + H.mT)

@@ -166,7 +166,7 @@ class StreamingGP(Changeable, GaussianModel):
         **common: Unpack[options.CommonOptions],
     ) -> None:
         given = options.with_defaults(common, type(self))
-        dim, outputs = checks.sizes_of(train_X, train_Y, train_Yvar)
+        dim, outputs = checks.sizes_of(train_X, train_Y)
         if outputs > 1 and not self.promises.multi_output:
             raise UnsupportedError(
                 f"one output for {type(self).__name__}",
@@ -398,7 +398,7 @@ class StreamingGP(Changeable, GaussianModel):
         """
         stream, old = self.stream.contents, cast(Standardize, self._frozen_outcomes)
         new = units.standardize_by(old, Y, self.num_outputs)
-        shift, factor = units.change_of_units(old, new)
+        shift, factor = units.change_of_units(old.state_dict(), new.state_dict(), self._like)
         state = self._rescale(stream.state, shift, factor)
         self._lock.on_failure(partial(setattr, self, "outcome_transform", old))
         self.outcome_transform = new

@@ -15,7 +15,6 @@ import torch
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models.transforms.input import InputTransform, Normalize
 from botorch.models.transforms.outcome import (
-    ChainedOutcomeTransform,
     OutcomeTransform,
     Standardize,
 )
@@ -36,7 +35,6 @@ from bo_stream.errors import InputError, ShapeError, UnsupportedError
 __all__ = [
     "are_equal",
     "bounds_for",
-    "change_from_saved",
     "change_of_units",
     "frozen_transform",
     "input_transform_for",
@@ -78,7 +76,7 @@ def input_transform_for(choice: Any, X: Tensor, bounds: Tensor | None) -> InputT
             )
         return frozen
     if bounds is not None:
-        return _learned(Normalize(d=X.shape[1], bounds=bounds), X)
+        return frozen_transform(Normalize(d=X.shape[1], bounds=bounds), X)
     check_min_max_scaling(X)  # BoTorch's warning
     return None
 
@@ -125,7 +123,7 @@ def outcome_transform_for(choice: Any, Y: Tensor, Yvar: Tensor | None) -> Outcom
     if choice is not DEFAULT:
         return frozen_transform(cast(OutcomeTransform, choice), Y, Yvar)
     if len(Y) >= 2 and finite(Y):
-        return _learned(Standardize(m=Y.shape[1]), Y, Yvar)
+        return frozen_transform(Standardize(m=Y.shape[1]), Y, Yvar)
     warnings.warn(
         f"No outcome_transform was given and {len(Y)} rows are too few to learn a Standardize "
         "from: outcomes are left unchanged. Give outcome_transform=None if they are of unit "
@@ -148,11 +146,7 @@ def frozen_transform(transform: T, data: Tensor, variance: Tensor | None = None)
         UnsupportedError: for learnable or one-to-many transforms.
         InputError: if it must be learned and there are no data.
     """
-    return _learned(copy.deepcopy(transform), data, variance)
-
-
-def _learned(frozen: T, data: Tensor, variance: Tensor | None = None) -> T:
-    """The transform itself in evaluation mode, as in `frozen_transform`."""
+    frozen = copy.deepcopy(transform).to(device=data.device, dtype=torch.float64)
     if any(p.requires_grad for p in frozen.parameters()):
         raise UnsupportedError(
             "a transform without learnable parameters",
@@ -163,37 +157,24 @@ def _learned(frozen: T, data: Tensor, variance: Tensor | None = None) -> T:
         raise UnsupportedError(
             "a one-to-one input transform", type(frozen).__name__, "Expand the points beforehand."
         )
-    frozen = frozen.to(device=data.device, dtype=torch.float64)
-    if frozen.training:
-        if data.shape[0]:
-            with torch.no_grad():
-                if isinstance(frozen, OutcomeTransform):
-                    noise = None if variance is None else variance.double()
-                    frozen = _of_outcomes(frozen, data, noise)
-                else:
-                    frozen(data.double())
-        elif _has_to_learn(frozen):
+    if not frozen.training:
+        return frozen
+    if not len(data):
+        learns = any(getattr(part, "learn_coefficients", False) for part in frozen.modules())
+        if learns or (isinstance(frozen, OutcomeTransform) and list(frozen.buffers())):
             raise InputError(
                 "data to learn the transform from, or a transform in eval mode",
                 f"{type(frozen).__name__} in train mode and no training data",
                 "Learn it on data of the problem's scale and call .eval(), or give it fixed "
                 "coefficients (Normalize(d, bounds=bounds)).",
             )
+        return frozen.eval()
+    with torch.no_grad():
+        if type(frozen) is Standardize:
+            return cast(T, _standardize(frozen, data).eval())
+        noise = () if variance is None else (variance.double(),)
+        frozen(data.double(), *noise)
     return frozen.eval()
-
-
-def _of_outcomes(transform: OutcomeTransform, Y: Tensor, Yvar: Tensor | None) -> OutcomeTransform:
-    """An outcome transform learned from outcomes ``n x m``, and their noise variances or None."""
-    if type(transform) is Standardize:
-        return _standardize(transform, Y)
-    if type(transform) is not ChainedOutcomeTransform:
-        transform(Y.double(), Yvar)
-        return transform
-    for name in list(transform):
-        transform[name] = _of_outcomes(cast(Any, transform[name]), Y, Yvar).eval()
-        values, Yvar = transform[name](Y.double(), Yvar)
-        Y = values.to(Y)
-    return transform
 
 
 def _standardize(transform: Standardize, Y: Tensor) -> Standardize:
@@ -205,12 +186,12 @@ def _standardize(transform: Standardize, Y: Tensor) -> Standardize:
     Raises:
         InputError: if the outcomes are so small that their squares underflow.
     """
-    values, info = Y.double(), torch.finfo(Y.dtype)
-    transform(values)
-    rows = values if len(values) > 1 else values.expand(2, -1)
-    sd, size = rows.std(0), rows.abs().amax(0)
+    values, info, away = Y.double(), torch.finfo(Y.dtype), Y.new_tensor([[1.0], [-1.0]]).double()
+    sd = values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
+    size = values.abs().amax(0)
     equal = sd <= 4.0 * info.eps * size
     if not bool((equal | (sd < STANDARDISED)).any()):
+        transform(values)
         return transform
     unit = torch.where(equal, size, sd)
     least = info.tiny**0.5 / ROOM
@@ -220,24 +201,13 @@ def _standardize(transform: Standardize, Y: Tensor) -> Standardize:
             f"a standard deviation of {float(unit[unit > 0.0].min()):.3g}",
             "Give the outcomes in a smaller unit.",
         )
-    if bool(equal.any()):  # two rows that differ by so much that the standard deviation is the unit
-        away = torch.zeros_like(rows[:, :1])
-        away[:2, 0] = away.new_tensor([1.0, -1.0]) * (0.5 * (len(rows) - 1)) ** 0.5
-        spread = rows.mean(0) + torch.where(unit > 0.0, unit, torch.ones_like(unit)) * away
-        rows = torch.where(equal, spread, rows)
-    chosen = copy.deepcopy(transform).train()
-    chosen(torch.tensor([[-1.0], [1.0]]).to(rows).expand(2, rows.shape[1]))
-    outputs = (chosen.stdvs != 1.0).flatten().nonzero().flatten().tolist()
-    every = len(outputs) == rows.shape[1]
-    learned = Standardize(rows.shape[1], None if every else outputs, min_stdv=0.0)
-    learned(rows)
+    transform(away.expand(2, len(unit)))  # which shows the outputs that it standardises
+    outputs = (transform.stdvs != 1.0).flatten().nonzero().flatten().tolist()
+    every = len(outputs) == len(unit)
+    learned = Standardize(len(unit), None if every else outputs, min_stdv=0.0)
+    unit = torch.where(unit > 0.0, unit, torch.ones_like(unit))
+    learned(values.mean(0) + 0.5**0.5 * unit * away)  # two outcomes of this mean and deviation
     return learned
-
-
-def _has_to_learn(transform: InputTransform | OutcomeTransform) -> bool:
-    if isinstance(transform, OutcomeTransform):
-        return any(True for _ in transform.buffers())
-    return any(getattr(module, "learn_coefficients", False) for module in transform.modules())
 
 
 def transformed_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
@@ -246,22 +216,9 @@ def transformed_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
     Raises:
         InputError: if a transformed value is not finite.
     """
+    X = X.double()
     if transform is None:
-        return X.double()
-    value: Tensor = _normalised(transform, X.double())
-    if not finite(value):
-        raise InputError(
-            "points at which the input transform is defined",
-            "NaN or infinite transformed inputs",
-            "Drop those points, or choose `bounds` within the transform's domain.",
-        )
-    return value
-
-
-def _normalised(transform: InputTransform, X: Tensor) -> Tensor:
-    """Apply an input transform; for a plain `Normalize` without its checks of shapes, which cost
-    more than everything else when an acquisition function evaluates a few points.
-    """
+        return X
     if (
         type(transform) is Normalize
         and transform.transform_on_eval
@@ -269,9 +226,17 @@ def _normalised(transform: InputTransform, X: Tensor) -> Tensor:
         and not (transform.training or transform.reverse or hasattr(transform, "indices"))
         and transform.offset.device == X.device
         and transform.offset.shape == (1, X.shape[-1])
-    ):
-        return (X - transform.offset) / transform.coefficient
-    return cast(Tensor, transform(X))
+    ):  # without BoTorch's checks of shapes, the largest cost of an acquisition at a few points
+        value = (X - transform.offset) / transform.coefficient
+    else:
+        value = cast(Tensor, transform(X))
+    if not finite(value):
+        raise InputError(
+            "points at which the input transform is defined",
+            "NaN or infinite transformed inputs",
+            "Drop those points, or choose `bounds` within the transform's domain.",
+        )
+    return value
 
 
 def raw_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
@@ -333,7 +298,7 @@ def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Sta
             f"Y `n x {outputs}`, n >= 1", f"{tuple(Y.shape)}", "Give one row per observation."
         )
     check_outcomes(Y)
-    return cast(Standardize, _learned(Standardize(m=outputs), Y.to(old.means.device)))
+    return cast(Standardize, frozen_transform(Standardize(m=outputs), Y.to(old.means.device)))
 
 
 def are_equal(a: nn.Module | None, b: nn.Module | None) -> bool:
@@ -348,20 +313,17 @@ def _contents(transform: nn.Module | None) -> tuple[Any, ...]:
     return parts, {name: value.tolist() for name, value in transform.state_dict().items()}
 
 
-def change_from_saved(model: Any, saved: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """`change_of_units` from a saved `state_dict` to a surrogate with or without `Standardize`."""
-    places = []
-    for state in (saved, model.state_dict()):
-        zero = torch.zeros_like(model._like)
-        means = state.get("outcome_transform.means", zero).to(zero).reshape(-1)
-        stdvs = state.get("outcome_transform.stdvs", zero + 1.0).to(zero).reshape(-1)
-        places.append((means, stdvs))
-    (means, stdvs), (new_means, new_stdvs) = places
-    return (new_means - means) / stdvs, new_stdvs / stdvs
+def change_of_units(
+    old: Mapping[str, Tensor], new: Mapping[str, Tensor], like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Shift and factor (each ``o``) that map old to new units by ``(y - shift) / factor``.
 
-
-def change_of_units(old: Standardize, new: Standardize) -> tuple[Tensor, Tensor]:
-    """Shift and factor (each ``o``) that map old to new units by ``(y - shift) / factor``."""
-    means, stdvs = old.means.reshape(-1), old.stdvs.reshape(-1)
-    new_means, new_stdvs = new.means.reshape(-1), new.stdvs.reshape(-1)
+    Args:
+        old: The `state_dict` of a `Standardize`; empty if there is none.
+        new: That of another one.
+        like: A tensor of the shape and dtype of the result.
+    """
+    zero, one = torch.zeros_like(like), torch.ones_like(like)
+    means, new_means = (s.get("means", zero).to(like).reshape(-1) for s in (old, new))
+    stdvs, new_stdvs = (s.get("stdvs", one).to(like).reshape(-1) for s in (old, new))
     return (new_means - means) / stdvs, new_stdvs / stdvs

@@ -145,7 +145,7 @@ class MaternGP(ExactGP):
     ) -> None:
         if noise not in ("learned", "none"):
             raise InputError("noise one of learned, none", repr(noise), "Choose one.")
-        dim, _ = checks.sizes_of(train_X, train_Y, train_Yvar)
+        dim, _ = checks.sizes_of(train_X, train_Y)
         if not set(cat_dims) <= set(range(dim)):
             raise InputError(f"cat_dims from 0 to {dim - 1}", f"{cat_dims}", "Correct them.")
         fixed = ["covar_module", "mean_module"] + ["likelihood"] * (train_Yvar is None)

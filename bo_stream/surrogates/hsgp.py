@@ -134,7 +134,7 @@ class HSGP(FeatureGP):
     ) -> None:
         if common.get("bounds") is None:
             raise BoundsError("bounds `2 x d`", "none", "Give the raw bounds of the problem.")
-        dim, outputs = sizes_of(train_X, train_Y, train_Yvar)
+        dim, outputs = sizes_of(train_X, train_Y)
         batch, few = Size([outputs] if outputs > 1 else []), dim <= FEW_INPUTS
         if few and train_Yvar is None and common.get("likelihood") is None:
             common["likelihood"] = sines.default_likelihood(batch)

@@ -128,7 +128,7 @@ class ProjectedWISKI(WISKI):
         opening: int = 4096,
         **common: Unpack[CommonOptions],
     ) -> None:
-        inputs, outputs = sizes_of(train_X, train_Y, train_Yvar)
+        inputs, outputs = sizes_of(train_X, train_Y)
         if not (isinstance(rate, int | float) and 0.0 <= rate <= 1.0):
             raise InputError("a rate between 0 and 1", repr(rate), "Leave it out for 0.01.")
         self._projection, self.rate = LearnedProjection(projection, inputs), float(rate)

@@ -17,11 +17,12 @@ from gpytorch.constraints import Positive
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
+from bo_stream.base.checkpoint import entries
 from bo_stream.base.fitting import FitMemory, FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import Derived, Key, all_or_nothing
 from bo_stream.base.streaming_gp import Promises
-from bo_stream.base.units import change_from_saved
+from bo_stream.base.units import change_of_units
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
 from bo_stream.mathematics import warp as warps
 from bo_stream.mathematics.exact import LatentProcess
@@ -290,7 +291,8 @@ class WarpedGP(MaternGP):
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """Take over the warp in which loaded hyperparameters were fitted."""
         warp = None if saved is None else saved.get("stream.state_warp")
-        if warp is not None and self.warp == "log":
-            shift, factor = change_from_saved(self, cast(Any, saved))
+        if saved is not None and warp is not None and self.warp == "log":
+            old, new = (entries(s, "outcome_transform.") for s in (saved, self.state_dict()))
+            shift, factor = change_of_units(old, new, self._like)
             warp = rescaled(warp.to(self._like), shift, factor)
             self._replace(state=replace(self.state, warp=warp))

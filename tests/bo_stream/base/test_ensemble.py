@@ -4,9 +4,7 @@ import json
 
 import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound, qLogExpectedImprovement
 from botorch.models.transforms import Standardize
-from botorch.optim import optimize_acqf
 from torch import Tensor
 
 from bo_stream import HSGP, WISKI, ExactGP, OnlineSGPR
@@ -119,23 +117,6 @@ def test_kernels_without_any_variance_can_be_drawn_from() -> None:
     model.covar_module.base_kernel.lengthscale = 1e6
     draws = model.process().path(torch.Size([3]))(model.transformed(X[:4]))
     assert bool(draws.isfinite().all())
-
-
-def test_botorch_averages_over_the_kernels(model: WISKI, ensemble: KernelEnsemble) -> None:
-    torch.manual_seed(0)
-    mixture = ensemble.model(model, members=400)
-    Z = X[::9].unsqueeze(-2)  # t-batches of one point
-    upper = UpperConfidenceBound(mixture, beta=4.0)(Z)
-    expected = torch.zeros_like(upper)
-    for weight, process in zip(ensemble.weights, ensemble.processes(model), strict=True):
-        joint = process.at(Z[:, 0])
-        expected += weight * (joint.mean[0] + 2.0 * joint.variance()[0].sqrt())
-    torch.testing.assert_close(upper, expected, atol=2e-3, rtol=0.0)
-    few = ensemble.model(model, members=4)
-    candidate, _ = optimize_acqf(
-        qLogExpectedImprovement(few, best_f=0.0), BOUNDS, 2, num_restarts=2, raw_samples=16
-    )
-    assert candidate.shape == (2, 1)
 
 
 def test_a_kernel_that_has_become_impossible_is_replaced(model: WISKI) -> None:
