@@ -17,7 +17,6 @@ the grid stay zero.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -131,11 +130,6 @@ class Grid:
         return len(self.sizes)
 
     @property
-    def inputs(self) -> int:
-        """Number of inputs of the points that are interpolated at."""
-        return self.dim
-
-    @property
     def m(self) -> int:
         """Number of nodes."""
         return math.prod(self.sizes)
@@ -147,11 +141,6 @@ class Grid:
     def same_as(self, other: Grid) -> bool:
         """Whether both grids interpolate alike."""
         return self == other
-
-    def digest(self) -> str:
-        """A hash that identifies the grid in saved states."""
-        parts = (self.origin, self.step, self.sizes, *(["folded"] if self.folded else []))
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def place(self, X: Tensor) -> Tensor:
         """Coordinates of points on the grid, ``batch x q x d``."""
@@ -438,16 +427,19 @@ class GridState(BufferedStatistics):
     grid: Grid = nested()
 
     @classmethod
-    def before_data(cls, grid: Grid, outputs: int, shared: bool, opening: int) -> GridState:
+    def before_data(
+        cls, grid: Grid, dim: int, outputs: int, shared: bool, opening: int
+    ) -> GridState:
         """The state before any data.
 
         Args:
             grid: The nodes.
+            dim: Number of inputs of the points.
             outputs: Number of outputs.
             shared: Whether they share noise variances.
             opening: Number of initial points to buffer.
         """
-        sizes = (pair_count(grid.sizes),), grid.m, grid.inputs, outputs, shared, opening
+        sizes = (pair_count(grid.sizes),), grid.m, dim, outputs, shared, opening
         return cls.empty(*sizes, grid=grid, checked_at=torch.zeros((), dtype=torch.float64))
 
     @property

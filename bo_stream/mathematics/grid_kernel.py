@@ -250,11 +250,6 @@ class CholeskyRoot:
     grid: Grid
     R: Tensor
 
-    @classmethod
-    def of(cls, grid: Grid, K: Tensor) -> CholeskyRoot:
-        """The root of a kernel matrix: O(m^3)."""
-        return cls(grid, flushed(torch.linalg.cholesky(K)))
-
     @property
     def size(self) -> int:
         """The number of nodes."""
@@ -371,8 +366,9 @@ class Eigenbasis:
 
     def under(self, stats: OutputStatistics) -> OutputStatistics:
         """The statistics of the features, from those over the nodes, A by pairs."""
-        b, w1 = self.of_nodes(torch.stack([stats.b, stats.w1], -1)).unbind(-1)
-        return replace(stats, A=self.gram(stats.A), b=b, w1=w1)
+        box = kron_left([V.mT for V in self.vectors], torch.stack([stats.b, stats.w1], -1))
+        kept = box.unflatten(0, self._shape)[tuple(self.index.T)] * self.amplitude.sqrt()
+        return replace(stats, A=self.gram(stats.A), b=kept[:, 0], w1=kept[:, 1])
 
     def gram(self, A: Tensor) -> Tensor:
         """The lower triangle of ``F'A F`` for A by pairs of nodes.
@@ -396,11 +392,6 @@ class Eigenbasis:
             G[low:high, :high] = part.take(place)
             low = high
         return G.mul_(self.amplitude)
-
-    def of_nodes(self, v: Tensor) -> Tensor:
-        """``F'v`` for ``m x p`` v, ``r x p``: O(m P p)."""
-        box = kron_left([V.mT for V in self.vectors], v)
-        return box.unflatten(0, self._shape)[tuple(self.index.T)] * self.amplitude.sqrt()
 
     def whitened(self, L: Tensor) -> Tensor:
         """``F L^-T`` for lower triangular L, ``m x r``: O(r^3 + m P r)."""
@@ -453,7 +444,8 @@ Root = CholeskyRoot | Eigenbasis
 def whole_roots(grid: Grid, parts: Sequence[Tensor]) -> list[Root]:
     """Roots of every output's kernel, from which nothing is left out; as from `kernel_parts`."""
     if len(parts) == 1:
-        return [CholeskyRoot.of(grid, K) for K in grid.spread(parts[0])]
+        roots = flushed(torch.linalg.cholesky(grid.spread(parts[0])))
+        return [CholeskyRoot(grid, R) for R in roots]
     return [Eigenbasis.of(grid, amplitude, own) for amplitude, *own in zip(*parts, strict=True)]
 
 

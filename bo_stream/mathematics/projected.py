@@ -162,11 +162,6 @@ class ProjectedGrid(Grid):
         plain = {part.name: getattr(nodes, part.name) for part in fields(Grid)}
         return cls(**plain, projection=projection, low=tuple(low), width=tuple(width), phi=phi)
 
-    @property
-    def inputs(self) -> int:
-        """Number of inputs of the points that are interpolated at."""
-        return len(self.low)
-
     def place(self, X: Tensor) -> Tensor:
         """``h`` at points ``batch x q x d``: ``batch x q x k``, differentiable in X and phi."""
         U = (X - X.new_tensor(self.low)) / X.new_tensor(self.width)

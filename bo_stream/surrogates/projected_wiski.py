@@ -22,8 +22,7 @@ from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError
-from bo_stream.mathematics.grid import Grid, GridState
-from bo_stream.mathematics.grid_evidence import check_size
+from bo_stream.mathematics.grid import GridState
 from bo_stream.mathematics.process import ConditionedProcess, PosteriorProcess, Process
 from bo_stream.mathematics.projected import (
     LearnedProjection,
@@ -156,8 +155,7 @@ class ProjectedWISKI(WISKI):
         return self._like.new_tensor([[0.0], [1.0]]).expand(2, self._projection.outputs)
 
     def _covering(self, grid_size: int | Sequence[int] | None) -> ProjectedGrid:
-        nodes = Grid.covering(self._box(), grid_size)
-        check_size(nodes, product=False)
+        nodes = super()._covering(grid_size)
         phi = self._projection.start if self.state is None else self.grid.phi
         return ProjectedGrid.over(nodes, self._projection, super()._box(), phi)
 

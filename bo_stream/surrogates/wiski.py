@@ -159,7 +159,8 @@ class WISKI(FeatureGP):
 
     def _empty_state(self) -> GridState:
         shared = self.noise_mode == "learned"
-        return GridState.before_data(self._first_grid(), self.num_outputs, shared, self.opening)
+        sizes = self._dim, self.num_outputs, shared, self.opening
+        return GridState.before_data(self._first_grid(), *sizes)
 
     def _absorb(self, state: GridState, rows: Rows) -> GridState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
@@ -308,7 +309,8 @@ class WISKI(FeatureGP):
     def _covering(self, grid_size: int | Sequence[int] | None) -> Grid:
         """The grid of these sizes over the bounds."""
         grid = Grid.covering(self._box(), grid_size)
-        check_size(grid, is_product(self.covar_module, self._dim))
+        product = not self._grid_moves and is_product(self.covar_module, grid.dim)
+        check_size(grid, product)
         return grid
 
     def _box(self) -> Tensor:
@@ -320,7 +322,8 @@ class WISKI(FeatureGP):
 
     def _layout(self) -> dict[str, Any]:
         if self._nodes is not None:
-            return {**super()._layout(), "grid": self.grid.digest()}
+            parts = self.grid.origin, self.grid.step, self.grid.sizes
+            return {**super()._layout(), "grid": [*map(list, parts)]}
         box = self._box().tolist()
         return {**super()._layout(), "box": box, "grid_size": self.grid_size}
 

@@ -82,7 +82,7 @@ class Stream:
         self.kernel, self.sizes, self.n = own, sizes, n
         grid = unit_grid(sizes)
         opening = 4096 if route == "data" else 0  # where none are held, they are not used
-        empty = GridState.before_data(grid, outputs, False, opening)
+        empty = GridState.before_data(grid, len(sizes), outputs, False, opening)
         self.state = empty.absorb_at(Rows(self.X, self.Y, self.R), 0)
         self.s2 = torch.linspace(0.4, 0.6, outputs).double().requires_grad_()
         self.c = torch.linspace(0.3, -0.2, outputs).double().requires_grad_()

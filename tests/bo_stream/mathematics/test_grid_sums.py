@@ -30,7 +30,7 @@ def batch(n: int, d: int, seed: int = 0, outputs: int = 1) -> tuple[Tensor, Tens
 
 def seen(d: int, *batches: tuple[Tensor, Tensor, Tensor]) -> GridState:
     """A state of two outputs after these batches."""
-    state, n = GridState.before_data(grid(d), 2, False, 0), 0
+    state, n = GridState.before_data(grid(d), d, 2, False, 0), 0
     for X, Y, R in batches:
         state, n = state.absorb_at(Rows(X, Y, R), n), n + len(X)
     return state
