@@ -169,12 +169,15 @@ class Targets(NamedTuple):
 
     Attributes:
         w: ``n``.
+        units: The warp's scale, zero for none, and the shift and size of the outcomes, in which
+            mean and variance have their priors: 0 and 1 under a warp.
         log_slope: ``log |dw/dy|`` of the outcomes y.
         by_scale: Derivative of w in the logarithm of the warp's scale, if there is a warp.
         log_slope_by_scale: That of ``log_slope``.
     """
 
     w: Array
+    units: tuple[float, float, float] = (0.0, 0.0, 1.0)
     log_slope: float = 0.0
     by_scale: Array | None = None
     log_slope_by_scale: float = 0.0
@@ -311,7 +314,7 @@ def maximised(
     def negative(theta: Array) -> tuple[float, Array]:
         nonlocal best, highest, evaluations
         if evaluations == most:
-            raise _Spent
+            raise StopIteration
         evaluations += 1
         value, gradient = evidence(theta)
         if value > highest:
@@ -324,16 +327,12 @@ def maximised(
             _, loss, about = fmin_l_bfgs_b(
                 negative, begin, bounds=list(zip(low, high, strict=True)), **options
             )
-        except _Spent:
+        except StopIteration:
             converged = False
             break
         if loss < reached:
             reached, converged = loss, about["warnflag"] == 0
     return Maximum(best, highest, evaluations, converged)
-
-
-class _Spent(Exception):
-    """No evaluations are left."""
 
 
 # -- posterior -----------------------------------------------------------------------------------
@@ -402,18 +401,18 @@ class LatentProcess:
     def joint(self, x: Array) -> tuple[Array, Array]:
         """Means ``p`` and covariances ``p x p``: O(p n^2)."""
         k, _ = self._correlations(x)
-        v, R = self._whitened(k), correlations(x, self.lengthscales, self.cat_dims)
+        v, R = k @ self._inverse.T, correlations(x, self.lengthscales, self.cat_dims)
         return self.mean + k @ self.weights, self.variance * (R - v @ v.T)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and standard deviations at ``p x d``: O(p n^2)."""
         k, _ = self._correlations(x)
-        return self.mean + k @ self.weights, self._deviation(self._whitened(k))
+        return self.mean + k @ self.weights, self._deviation(k @ self._inverse.T)
 
     def slopes(self, x: Array) -> tuple[Array, Array, Array, Array]:
         """Means, standard deviations (``p``), and their slopes (``p x d``): O(p n^2)."""
         k, dk = self._correlations(x)
-        v = self._whitened(k)
+        v = k @ self._inverse.T
         sd = self._deviation(v)
         rises = (5.0 / 3.0) / self.lengthscales**2
         rises[list(self.cat_dims)] = 0.0
@@ -436,7 +435,7 @@ class LatentProcess:
             return self
         k, _ = self._correlations(x)
         n, q, means = len(self.X), len(x), self.mean + k @ self.weights
-        below = self._whitened(k)
+        below = k @ self._inverse.T
         L = np.zeros((n + q, n + q), order="F")
         L[:n, :n], L[n:, :n] = self.L, below
         corner = correlations(x, self.lengthscales, self.cat_dims) - below @ below.T
@@ -457,17 +456,12 @@ class LatentProcess:
         points = x - centre, self.X - centre
         return matern(distances(*points, self.lengthscales, self.cat_dims)[0])
 
-    def _whitened(self, k: Array) -> Array:
-        """``k L^-T``, ``p x n``."""
-        v: Array = k @ self._inverse.T
-        return v
-
     @cached_property
     def _inverse(self) -> Array:
-        """``L^-1``: products with it take half the time of solves."""
+        """``L^-1``, ``n x n``: products with it take half the time of solves."""
         return np.asarray(dtrtri(self.L, lower=1)[0])
 
     def _deviation(self, v: Array) -> Array:
+        """Standard deviations, ``p``, for ``v = k L^-T``, ``p x n``."""
         left = np.maximum(1.0 - np.einsum("ij,ij->i", v, v), LEAST)
-        result: Array = np.sqrt(self.variance * left)
-        return result
+        return np.asarray(np.sqrt(self.variance * left))

@@ -1,4 +1,4 @@
-"""A warp that compresses bad outcomes, its fit, and its posterior in raw units [MATHS 13.1].
+"""A warp that compresses bad outcomes, and its fit [MATHS 13.1].
 
 For outcomes y to be maximised, with ``top`` the best and ``worst`` the worst of them::
 
@@ -13,27 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Self, cast
 
 import numpy as np
 import torch
-from botorch.models.transforms.outcome import OutcomeTransform
-from botorch.posteriors.gpytorch import GPyTorchPosterior
-from botorch.posteriors.posterior import Posterior
-from botorch.posteriors.transformed import TransformedPosterior
 from torch import Tensor
 
-from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.mathematics.exact import Array, Evidence, Maximum, Priors, Solved, Targets, maximised
+from bo_stream.errors import StateError
+from bo_stream.mathematics.exact import Array, Evidence, Maximum, Priors, Targets, maximised
 
 __all__ = [
     "EXACT",
     "FLOOR",
-    "OutcomeWarp",
-    "WarpFit",
-    "WarpedPosterior",
     "coefficients",
     "contradicted",
     "evidence_of",
@@ -68,9 +59,6 @@ HIGH, LOW = math.log(0.3), math.log(1e-6)
 QUIET = 1e-3
 """Largest relative noise variance under which outcomes are warped: the warp magnifies noise near
 the best outcomes, and cost a third of the regret at the noise of published studies."""
-
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(48)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 def warped(y: Tensor, about: Tensor) -> Tensor:
@@ -160,8 +148,9 @@ def evidence_of(
         warp: Whether outcomes are warped; else they are standardised.
         cat_dims: Indices of categories.
     """
-    spread = float(y.std()) if size else 1.0
-    plain = Targets((y - y.mean()) / spread, -len(y) * math.log(spread))
+    middle, spread = float(y.mean()), float(y.std()) if size else 1.0
+    units = 0.0, middle, spread
+    plain = Targets((y - middle) / spread, units, -len(y) * math.log(spread))
     targets = _under_a_warp(y, size) if warp else plain
     own = priors(X.shape[1], learned=learned, warp=warp)
     return Evidence(X - X.mean(0), targets, own, None if learned else EXACT, cat_dims)
@@ -180,35 +169,10 @@ def _under_a_warp(y: Array, size: float) -> Callable[[float], Targets]:
         w = at / -spread
         wider = float(at @ drift) / (n * spread * spread)  # d log spread / d log c
         log_slope = -total - n * (log_c + math.log(spread) + math.log(size))
-        return Targets(w, log_slope, drift / -spread - w * wider, -n - drifted - n * wider)
+        units, by_scale = (size * c, 0.0, 1.0), drift / -spread - w * wider
+        return Targets(w, units, log_slope, by_scale, -n - drifted - n * wider)
 
     return targets
-
-
-@dataclass(frozen=True)
-class WarpFit:
-    """Hyperparameters of the highest evidence.
-
-    Attributes:
-        lengthscales: ``d``.
-        noise: Variance relative to the process's.
-        warp: The warp's scale, zero for none, and the shift and size of the outcomes, in which mean
-            and variance have their priors: 0 and 1 under a warp.
-        solved: Mean and variance of the process of warped or standardised outcomes.
-        value: Log evidence plus log priors.
-        evaluations: Of all ascents.
-        converged: Whether the best one ended by its tolerance.
-        memory: For the next fit.
-    """
-
-    lengthscales: Array
-    noise: float
-    warp: tuple[float, float, float]
-    solved: Solved
-    value: float
-    evaluations: int
-    converged: bool
-    memory: Array
 
 
 def fitted(
@@ -220,52 +184,45 @@ def fitted(
     warp: bool,
     most: int | None,
     cat_dims: tuple[int, ...] = (),
-) -> WarpFit:
-    """The hyperparameters of the highest evidence, warm.
+) -> tuple[Evidence, Maximum, Array]:
+    """The parameters of the highest evidence, warm.
 
     Args:
         X: ``n x d``, n >= 2.
         y: ``n``, to be maximised.
-        memory: What the last fit left: the number of fits, whether the warp was chosen, and the
-            parameters with and without warp; empty before the first.
+        memory: What the last fit left: the number of fits, the place of the evidence chosen, and
+            the parameters with and without warp; empty before the first.
         learned: Whether the noise is learned.
         warp: Whether outcomes may be warped.
         most: Largest number of evaluations; None for no limit.
         cat_dims: Indices of categories.
 
     Returns:
-        The fit. Equal outcomes determine nothing: the parameters are the centre of the priors.
+        The evidence, its maximum, and the memory for the next fit. Equal outcomes determine
+        nothing: the parameters are the centre of the priors.
 
     Raises:
         StateError, torch.linalg.LinAlgError: if the evidence is not finite.
     """
     size = unit(y)
-    kinds = [True, False] if warp and size else [False]
     made = partial(evidence_of, X, y, size, learned=learned, cat_dims=cat_dims)
-    evidences = [made(warp=kind) for kind in kinds]
-    thetas = [each.priors.centre for each in evidences]
-    chosen, fits = 0, 0
-    if size and len(memory) == 2 + sum(map(len, thetas)):
-        fits, chosen = int(memory[0]), kinds.index(bool(memory[1]))
-        thetas = np.split(memory[2:], [len(thetas[0])])[: len(kinds)]
-    if size:
-        found, chosen = _search(evidences, thetas, chosen, fits, learned, most)
-        memory = np.concatenate([[fits + 1.0, float(kinds[chosen])], *thetas])
-    else:
+    evidences = [made(warp=kind) for kind in ([True, False] if warp and size else [False])]
+    thetas, chosen, fits = [each.priors.centre for each in evidences], 0, 0
+    if not size:
         found, memory = Maximum(thetas[0], evidences[0](thetas[0])[0], 1, True), np.empty(0)
+    else:
+        if len(memory) == 2 + sum(map(len, thetas)):
+            fits, chosen = int(memory[0]), int(memory[1])
+            thetas = np.split(memory[2:], [len(thetas[0])])[: len(evidences)]
+        found, chosen = _search(evidences, thetas, chosen, fits, learned, most)
+        memory = np.concatenate([[fits + 1.0, chosen], *thetas])
     if not math.isfinite(found.value):
         raise StateError(
             "outcomes whose evidence is finite",
             f"outcomes from {y.min():.2g} to {y.max():.2g} in the units of the model",
             "Standardize the outcomes, or drop those that stand for failures.",
         )
-    evidence, theta = evidences[chosen], found.theta
-    lengthscales, noise = np.exp(theta[: X.shape[1]]), evidence.noise_at(theta)
-    about = (0.0, float(y.mean()), float(y.std()) if size else 1.0)
-    if kinds[chosen]:
-        about = (size * math.exp(theta[-1]), 0.0, 1.0)
-    solved = evidence.solved_at(theta)
-    return WarpFit(lengthscales, noise, about, solved, *found[1:], memory)
+    return evidences[chosen], found, memory
 
 
 def _search(
@@ -284,17 +241,17 @@ def _search(
     starts = [thetas[now]]
     if fits and fits % AFRESH == 0:
         starts.append(centre)
-    if learned and fits % COMPARED == 0:
+    compared = fits % COMPARED == 0
+    if learned and compared:
         starts += [np.concatenate([centre[:d], [tau], centre[d + 1 :]]) for tau in (HIGH, LOW)]
     found = maximised(evidences[now], starts, most, **ASCENT)
     thetas[now] = found.theta
-    spent = most is not None and found.evaluations >= most
-    if len(evidences) == 1 or fits % COMPARED or spent:
+    left = None if most is None else most - found.evaluations
+    if len(evidences) == 1 or not compared or left == 0:
         return found, now
     other, shared = 1 - now, d + learned
     starts = [np.append(found.theta[:shared], thetas[other][shared:])]
     starts += [thetas[other]] if fits else []
-    left = None if most is None else most - found.evaluations
     rival = maximised(evidences[other], starts, left, **ASCENT)
     thetas[other] = rival.theta
     both = (found, rival) if now == 0 else (rival, found)
@@ -302,95 +259,3 @@ def _search(
     chosen = 0 if quiet and both[0].value > both[1].value else 1
     evaluations = found.evaluations + rival.evaluations
     return both[chosen]._replace(evaluations=evaluations), chosen
-
-
-# -- posterior -----------------------------------------------------------------------------------
-
-
-class OutcomeWarp(OutcomeTransform):
-    """A frozen outcome transform followed by the warp.
-
-    Args:
-        before: The transform of raw outcomes that the warp follows, or None.
-        about: The warp's `coefficients`.
-    """
-
-    about: Tensor
-    _is_linear = False
-
-    def __init__(self, before: OutcomeTransform | None, about: Tensor) -> None:
-        super().__init__()
-        self.before = before
-        self.register_buffer("about", about.detach().clone())
-        self.eval()
-
-    def forward(
-        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Warp raw outcomes ``batch_shape x n x 1``; variances are refused."""
-        if Yvar is not None:
-            raise UnsupportedError(
-                "outcomes without variances under a warp",
-                "variances, which a warp does not scale alike",
-                "Use warp='none' where the noise is known.",
-            )
-        return warped(Y if self.before is None else self.before(Y, X=X)[0], self.about), None
-
-    def untransform(
-        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Raw outcomes from warped ones, of any batch shape."""
-        y = unwarped(Y, self.about)
-        return (y if self.before is None else self.before.untransform(y, X=X)[0]), None
-
-    def untransform_posterior(self, posterior: Posterior, X: Tensor | None = None) -> Posterior:
-        """The posterior of raw outcomes."""
-        return WarpedPosterior(posterior, lambda w: self.untransform(w, X=X)[0])
-
-    def subset_output(self, idcs: list[int]) -> Self:
-        """The transform itself: there is one output."""
-        return self
-
-
-class WarpedPosterior(TransformedPosterior):
-    """The posterior of an increasing function of a Gaussian one, in raw units.
-
-    ``mean`` and ``variance`` are those of the raw outcomes, by Gauss-Hermite quadrature with 48
-    nodes: O(48) per entry. ``median`` and `quantile` are exact.
-
-    Args:
-        posterior: The Gaussian posterior of one output, ``batch_shape x q x 1``.
-        raw: The function, elementwise.
-    """
-
-    def __init__(self, posterior: Posterior, raw: Callable[[Tensor], Tensor]) -> None:
-        super().__init__(posterior, raw, self._mean_of, self._variance_of)
-        self._gaussian, self._raw = posterior, raw
-
-    @property
-    def latent(self) -> GPyTorchPosterior:
-        """The Gaussian posterior."""
-        return cast(GPyTorchPosterior, self._gaussian)
-
-    @property
-    def median(self) -> Tensor:
-        """The median, ``batch_shape x q x 1``."""
-        return self._raw(self.latent.mean)
-
-    def quantile(self, value: Tensor) -> Tensor:
-        """Marginal quantiles, ``len(value) x batch_shape x q x 1`` for levels of one dimension."""
-        return self._raw(self.latent.quantile(value))
-
-    def _values(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        nodes, weights = (torch.as_tensor(t).to(mean) for t in (_NODES, _WEIGHTS))
-        sd = variance.clamp_min(0.0).sqrt()
-        shape = (-1, *(1,) * mean.ndim)
-        return self._raw(mean + sd * nodes.reshape(shape)), weights.reshape(shape)
-
-    def _mean_of(self, mean: Tensor, variance: Tensor) -> Tensor:
-        values, weights = self._values(mean, variance)
-        return (values * weights).sum(0)
-
-    def _variance_of(self, mean: Tensor, variance: Tensor) -> Tensor:
-        values, weights = self._values(mean, variance)
-        return ((values - (values * weights).sum(0)).square() * weights).sum(0)

@@ -165,15 +165,13 @@ class MaternGP(ExactGP):
             common["likelihood"] = noise_model
         StreamingGP.__init__(self, train_X, train_Y, train_Yvar, **common)
         self.noise, self.cat_dims = noise, tuple(cat_dims)
-        self._num_free = self._count_free()
-
-    def _count_free(self) -> int:
-        return sum(p.requires_grad for p in self.parameters())
+        self._num_free = sum(p.requires_grad for p in self.parameters())
 
     @property
     def _fits_in_closed_form(self) -> bool:
         """Whether the noise is not known, and no hyperparameter was frozen."""
-        return self.noise_mode == "learned" and self._count_free() == self._num_free
+        free = sum(p.requires_grad for p in self.parameters())
+        return self.noise_mode == "learned" and free == self._num_free
 
     def _values(self) -> tuple[Tensor, Tensor, Tensor]:
         """Lengthscales ``d``, variance, and the noise scale over it: float64, differentiable."""
@@ -187,16 +185,10 @@ class MaternGP(ExactGP):
         in progress fails.
         """
         self._lock.restores(self.parameters())
-        kernel, noise_model = cast(Any, self.covar_module), cast(Any, self.likelihood).noise_covar
-        for module, name, value in (
-            (kernel.base_kernel, "raw_lengthscale", lengthscales),
-            (kernel, "raw_outputscale", variance),
-            (noise_model, "raw_noise", variance * ratio),
-        ):
-            raw, constraint = getattr(module, name), getattr(module, f"{name}_constraint")
-            value = torch.as_tensor(value, dtype=torch.float64)
-            raw.data.copy_(constraint.inverse_transform(value).expand(raw.shape))
-        self._set_prior_mean(self._like.new_tensor([mean]))
+        number, kernel = self._like.new_tensor, cast(ScaleKernel, self.covar_module)
+        kernel.base_kernel.lengthscale = torch.as_tensor(lengthscales, dtype=torch.float64)
+        kernel.outputscale, self.likelihood.noise = number(variance), number([variance * ratio])
+        self._set_prior_mean(number([mean]))
 
     @abstractmethod
     def _log_own_prior(self) -> Tensor:

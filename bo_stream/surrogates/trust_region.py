@@ -273,20 +273,18 @@ class TrustRegionGP(MaternGP):
         priors, (lengthscales, _, ratio) = self._window_priors(some), self._values()
         origin, spread = rows.y.mean(), rows.y.std(correction=0)
 
-        def evidence(part: Rows, y: Tensor) -> Evidence:
-            U = (part.X - self.region.centre) / width
-            return Evidence(U.numpy(force=True), Targets(y.numpy(force=True)), priors)
-
         starts = [torch.cat([lengthscales / width, ratio.reshape(1)]).log().numpy(force=True)]
         if not int(self.region.fits) % AGAIN:
             starts.append(np.append(priors.centre[:-1], FIRST[self.noise]))
-        search = evidence(some, (some.y - origin) / spread)
-        found = maximised(search, starts, max_evals, **ASCENT)
-        theta, whole = torch.from_numpy(found.theta), evidence(rows, rows.y)
-        about = whole.solved_at(found.theta)
-        scales = theta[:-1].exp().to(width) * width
-        self._set_values(scales, about.variance, math.exp(theta[-1]), about.mean)
-        value = about.value + float(priors.log_density(theta))
+        parts = (some.X - self.region.centre) / width, (some.y - origin) / spread
+        U, y = (t.numpy(force=True) for t in parts)
+        found = maximised(Evidence(U, Targets(y), priors), starts, max_evals, **ASCENT)
+        theta, scales, noise = found.theta, np.exp(found.theta[:-1]), math.exp(found.theta[-1])
+        U, y = (t.numpy(force=True) for t in (rows.X / width, rows.y))
+        about = solved(correlations(U, scales), noise, y, k=0.0)
+        lengths = torch.from_numpy(scales).to(width) * width
+        self._set_values(lengths, about.variance, noise, about.mean)
+        value = about.value + float(priors.log_density(torch.from_numpy(theta)))
         return FitReport(found.evaluations, value, found.converged)
 
     @all_or_nothing

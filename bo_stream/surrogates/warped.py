@@ -7,12 +7,16 @@ bad side by a logarithm whose scale is fitted with the kernel, by evidence with 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal, Self, Unpack, cast
 
+import numpy as np
 import torch
 from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.posterior import Posterior
+from botorch.posteriors.transformed import TransformedPosterior
 from gpytorch.constraints import Positive
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
@@ -20,18 +24,19 @@ from torch import Tensor
 from bo_stream.base.checkpoint import entries
 from bo_stream.base.fitting import FitMemory, FitReport
 from bo_stream.base.options import CommonOptions
-from bo_stream.base.stream import Derived, Key, all_or_nothing
+from bo_stream.base.stream import Derived, all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.units import change_of_units
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
 from bo_stream.mathematics import warp as warps
-from bo_stream.mathematics.exact import LatentProcess
+from bo_stream.mathematics.exact import Array, Evidence, LatentProcess
+from bo_stream.mathematics.outcomes import expected
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import shaped
-from bo_stream.mathematics.warp import FLOOR, OutcomeWarp
+from bo_stream.mathematics.warp import FLOOR
 from bo_stream.surrogates.exact import MaternGP
 
-__all__ = ["WarpedGP"]
+__all__ = ["OutcomeWarp", "WarpedGP", "WarpedPosterior"]
 
 
 @dataclass(frozen=True)
@@ -59,15 +64,96 @@ class WarpedState(Rows):
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> WarpedState:
         """The data and the warp with targets ``(y - shift) / factor``."""
-        data = super().rescaled(shift, factor, known_noise)
-        return replace(data, warp=rescaled(self.warp, shift, factor))
+        scale, before, size = self.warp.split(1)
+        units = (before, size) if bool(scale) else ((before - shift) / factor, size / factor)
+        warp = torch.cat([scale / factor, *units])
+        return replace(super().rescaled(shift, factor, known_noise), warp=warp)
 
 
-def rescaled(warp: Tensor, shift: Tensor, factor: Tensor) -> Tensor:
-    """The warp of targets ``(y - shift) / factor`` (one each)."""
-    scale, before, size = warp.split(1)
-    units = (before, size) if bool(scale) else ((before - shift) / factor, size / factor)
-    return torch.cat([scale / factor, *units])
+class OutcomeWarp(OutcomeTransform):
+    """A frozen outcome transform followed by the warp.
+
+    Args:
+        before: The transform of raw outcomes that the warp follows, or None.
+        about: The warp's `coefficients`.
+    """
+
+    about: Tensor
+    _is_linear = False
+
+    def __init__(self, before: OutcomeTransform | None, about: Tensor) -> None:
+        super().__init__()
+        self.before = before
+        self.register_buffer("about", about.detach().clone())
+        self.eval()
+
+    def forward(
+        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Warp raw outcomes ``batch_shape x n x 1``; variances are refused."""
+        if Yvar is not None:
+            raise UnsupportedError(
+                "outcomes without variances under a warp",
+                "variances, which a warp does not scale alike",
+                "Use warp='none' where the noise is known.",
+            )
+        return warps.warped(Y if self.before is None else self.before(Y, X=X)[0], self.about), None
+
+    def untransform(
+        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Raw outcomes from warped ones, of any batch shape."""
+        y = warps.unwarped(Y, self.about)
+        return (y if self.before is None else self.before.untransform(y, X=X)[0]), None
+
+    def untransform_posterior(self, posterior: Posterior, X: Tensor | None = None) -> Posterior:
+        """The posterior of raw outcomes."""
+        return WarpedPosterior(posterior, lambda w: self.untransform(w, X=X)[0])
+
+    def subset_output(self, idcs: list[int]) -> Self:
+        """The transform itself: there is one output."""
+        return self
+
+
+class WarpedPosterior(TransformedPosterior):
+    """The posterior of an increasing function of a Gaussian one, in raw units.
+
+    ``mean`` and ``variance`` are those of the raw outcomes, by Gauss-Hermite quadrature with 48
+    nodes: O(48) per entry. ``median`` and `quantile` are exact.
+
+    Args:
+        posterior: The Gaussian posterior of one output, ``batch_shape x q x 1``.
+        raw: The function, elementwise.
+    """
+
+    def __init__(self, posterior: Posterior, raw: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(posterior, raw, self._mean_of, self._variance_of)
+        self._gaussian, self._raw = posterior, raw
+
+    @property
+    def latent(self) -> GPyTorchPosterior:
+        """The Gaussian posterior."""
+        return cast(GPyTorchPosterior, self._gaussian)
+
+    @property
+    def median(self) -> Tensor:
+        """The median, ``batch_shape x q x 1``."""
+        return self._raw(self.latent.mean)
+
+    def quantile(self, value: Tensor) -> Tensor:
+        """Marginal quantiles, ``len(value) x batch_shape x q x 1`` for levels of one dimension."""
+        return self._raw(self.latent.quantile(value))
+
+    def _mean_of(self, mean: Tensor, variance: Tensor) -> Tensor:
+        return expected(self._raw, mean, variance.clamp_min(0.0))
+
+    def _variance_of(self, mean: Tensor, variance: Tensor) -> Tensor:
+        middle = self._mean_of(mean, variance)
+
+        def gap(w: Tensor) -> Tensor:
+            return (self._raw(w) - middle).square()
+
+        return expected(gap, mean, variance.clamp_min(0.0))
 
 
 class WarpedGP(MaternGP):
@@ -139,7 +225,6 @@ class WarpedGP(MaternGP):
             *data, common, noise=noise, noise_model=model, cat_dims=cat_dims, start=1.0
         )
         self.warp = warp
-        self._maps = Derived[OutcomeWarp]()
         self._latents = Derived[LatentProcess]()
         self._begin(*data)
 
@@ -182,8 +267,7 @@ class WarpedGP(MaternGP):
         before = super().outcome_map(raw=raw)
         if not self.is_warped:
             return before
-        key = Key(self.stream.version, (), before)
-        return self._maps.made(key, lambda: OutcomeWarp(before, self.state.coefficients))
+        return OutcomeWarp(before, self.state.coefficients)
 
     @property
     def _supports_cache_root(self) -> bool:
@@ -203,23 +287,19 @@ class WarpedGP(MaternGP):
     @torch.no_grad()
     def _new_latent(self) -> LatentProcess:
         rows, (lengthscales, variance, ratio) = self._rows(self.state), self._values()
-        if not len(rows.X):
+        if not len(rows):
             raise UnsupportedError("at least one observation", "none", "Observe some data first.")
-        noise = ratio * rows.R[0]
-        exact = self.noise == "none" and self.noise_mode == "learned" and bool(noise.max() < FLOOR)
-        parts = rows.X, rows.Y[0], noise, lengthscales
-        X, w, relative, scales = (t.numpy(force=True) for t in parts)
-        mean = float(self._prior_mean())
-        about = X, w, relative, scales, mean, float(variance)
-        return LatentProcess.of(*about, exact=exact, cat_dims=self.cat_dims)
+        parts = rows.X, rows.y, ratio * rows.r, lengthscales
+        X, w, noise, scales = (t.numpy(force=True) for t in parts)
+        about = X, w, noise, scales, float(self._prior_mean()), float(variance)
+        return LatentProcess.of(*about, exact=bool(noise.max() < FLOOR), cat_dims=self.cat_dims)
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """After the first observation, from the latent process alone."""
         if not self.num_observed:
             return super()._moments(X)
-        parts = self.latent().joint(X.numpy(force=True))
-        mean, covariance = (torch.from_numpy(part).to(self._like) for part in parts)
-        return mean.unsqueeze(0), covariance.unsqueeze(0)
+        mean, covariance = map(torch.from_numpy, self.latent().joint(X.numpy(force=True)))
+        return mean.to(self._like).unsqueeze(0), covariance.to(self._like).unsqueeze(0)
 
     # -- hyperparameters -------------------------------------------------------------------------
 
@@ -238,18 +318,18 @@ class WarpedGP(MaternGP):
         state, (lengthscales, variance, ratio) = cast(WarpedState, self.state), self._values()
         if self.noise_mode != "learned":
             return warps.priors(self._dim).log_density(lengthscales.log())
-        parts = [lengthscales.log()]
         learned = self.noise == "learned" or float(ratio.detach()) > FLOOR
-        if learned:
-            parts.append((ratio - FLOOR).clamp_min(1e-12).log().reshape(1))
         scale, shift, size = state.warp
-        spread = warps.unit(state.Y[0].numpy(force=True)) if state.is_warped else 0.0
+        spread = warps.unit(state.y.numpy(force=True)) if state.is_warped else 0.0
+        theta = [lengthscales]
+        if learned:
+            theta.append((ratio - FLOOR).clamp_min(1e-12).reshape(1))
         if spread:  # loaded with a warp, its outcomes may all be equal
-            parts.append((scale / spread).log().reshape(1))
+            theta.append((scale / spread).reshape(1))
         priors = warps.priors(self._dim, learned=learned, warp=spread > 0.0)
         mean, variance = (self._prior_mean()[0] - shift) / size, variance / size**2
         conjugate = -0.5 * mean.square() / variance - variance.log() - 1.0 / variance
-        return priors.log_density(torch.cat(parts)) + conjugate
+        return priors.log_density(torch.cat(theta).log()) + conjugate
 
     def _search(self, max_evals: int | None) -> FitReport:
         """Hyperparameters and warp, starting from the last fit's: at most 30 iterations from each
@@ -265,7 +345,7 @@ class WarpedGP(MaternGP):
             text = "Outcomes differ at the same point: they are not exact. Their noise is learned."
             warnings.warn(text, FallbackWarning, stacklevel=6)
             learned = True
-        found = warps.fitted(
+        evidence, found, memory = warps.fitted(
             X,
             y,
             memory,
@@ -274,17 +354,18 @@ class WarpedGP(MaternGP):
             most=max_evals,
             cat_dims=self.cat_dims,
         )
-        self._settle(found)
+        self._settle(evidence, found.theta, memory)
         return FitReport(found.evaluations, found.value, found.converged)
 
     @all_or_nothing
-    def _settle(self, found: warps.WarpFit) -> None:
+    def _settle(self, evidence: Evidence, theta: Array, memory: Array) -> None:
         """Adopt the result of a fit."""
-        solved, warp, (_, shift, size) = found.solved, self._like.new_tensor(found.warp), found.warp
-        variance, mean = solved.variance * size**2, shift + size * solved.mean
-        self._set_values(found.lengthscales, variance, found.noise, mean)
+        found, units = evidence.solved_at(theta), evidence.targets_at(theta).units
+        (_, shift, size), warp = units, self._like.new_tensor(units)
+        about = found.variance * size**2, evidence.noise_at(theta), shift + size * found.mean
+        self._set_values(np.exp(theta[: self._dim]), *about)
         none = FitMemory.empty().curvature.to(warp)
-        fits = FitMemory(none, torch.from_numpy(found.memory).to(warp))
+        fits = FitMemory(none, torch.from_numpy(memory).to(warp))
         self._replace(state=replace(self.state, warp=warp), fits=fits)
 
     @all_or_nothing
@@ -293,6 +374,6 @@ class WarpedGP(MaternGP):
         warp = None if saved is None else saved.get("stream.state_warp")
         if saved is not None and warp is not None and self.warp == "log":
             old, new = (entries(s, "outcome_transform.") for s in (saved, self.state_dict()))
-            shift, factor = change_of_units(old, new, self._like)
-            warp = rescaled(warp.to(self._like), shift, factor)
-            self._replace(state=replace(self.state, warp=warp))
+            change = change_of_units(old, new, self._like)
+            loaded = replace(self.state, warp=warp.to(self._like))
+            self._replace(state=replace(loaded, warp=loaded.rescaled(*change, False).warp))

@@ -44,8 +44,9 @@ def test_gradients_of_the_evidence(learned: bool, warp: bool) -> None:
 @pytest.mark.parametrize(("learned", "warp"), KINDS)
 def test_the_value_is_that_of_dense_algebra(learned: bool, warp: bool) -> None:
     """Gaussian log density of the warped outcomes, the slopes of the warp, and the priors."""
-    found = fitted(X, Y, np.empty(0), learned=learned, warp=warp, most=None)
-    scale, centre, spread = found.warp
+    evidence, found, _ = fitted(X, Y, np.empty(0), learned=learned, warp=warp, most=None)
+    scale, centre, spread = evidence.targets_at(found.theta).units
+    lengthscales, noise = np.exp(found.theta[:3]), evidence.noise_at(found.theta)
     if scale:
         top, _, centre, spread, _ = coefficients(
             torch.from_numpy(Y), torch.tensor(scale, dtype=torch.float64)
@@ -54,13 +55,14 @@ def test_the_value_is_that_of_dense_algebra(learned: bool, warp: bool) -> None:
         slopes = -np.log((scale + top - Y) * spread).sum()
     else:
         w, slopes = (Y - centre) / spread, -len(Y) * math.log(spread)
-    C = correlations(X, X, found.lengthscales) + found.noise * np.eye(18)
-    m, v = found.solved.mean, found.solved.variance
+    C = correlations(X, X, lengthscales) + noise * np.eye(18)
+    solved = evidence.solved_at(found.theta)
+    m, v = solved.mean, solved.variance
     density = multivariate_normal(np.full(18, m), v * C).logpdf(w)
     priors = -0.5 * m * m / v - math.log(v) - 1.0 / v
-    priors -= 0.5 * (np.log(found.lengthscales) ** 2).sum()
+    priors -= 0.5 * (np.log(lengthscales) ** 2).sum()
     if learned:
-        priors -= 0.5 * ((math.log(found.noise - 1e-6) - TAU[0]) / TAU[1]) ** 2
+        priors -= 0.5 * ((math.log(noise - 1e-6) - TAU[0]) / TAU[1]) ** 2
     if scale:
         priors -= 0.5 * (math.log(scale / unit(Y)) / 2.0) ** 2
     assert found.value == pytest.approx(density + slopes + priors, rel=1e-9)

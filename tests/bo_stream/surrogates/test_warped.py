@@ -23,8 +23,9 @@ from torch import Size, Tensor
 
 from bo_stream import ExactGP, WarpedGP, load
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
-from bo_stream.mathematics.warp import WarpedPosterior, log_slopes, unwarped, warped
+from bo_stream.mathematics.warp import log_slopes, unwarped, warped
 from bo_stream.scores import marginals, noise_variance, quantiles
+from bo_stream.surrogates.warped import WarpedPosterior
 from bo_stream.testing import oracles
 
 UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
