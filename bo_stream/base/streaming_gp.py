@@ -55,6 +55,7 @@ from bo_stream.base.stream import (
 )
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
+from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
 from bo_stream.mathematics.rows import Rows
@@ -514,6 +515,10 @@ class StreamingGP(Changeable, GaussianModel):
             return torch.zeros_like(self._like)
         constant = cast(ConstantMean, self.mean_module).constant
         return constant.double().reshape(-1).expand(self._like.shape)
+
+    def _prior(self) -> Prior:
+        """The current hyperparameters, differentiable."""
+        return Prior(self.covar_module, self._noise_scale(), self._prior_mean())
 
     def _set_prior_mean(self, means: Tensor) -> None:
         """Set the constant prior means (``o``) of the mean module."""

@@ -92,7 +92,7 @@ class DecoupledState(InducingState):
 
     def _joined(self, rows: Rows, prior: SparsePrior) -> Self:
         """With rows at the end of the window."""
-        d, n, window = prior.scale * rows.r, len(self.window), self.window.joined(rows)
+        d, n, window = prior.s2 * rows.r, len(self.window), self.window.joined(rows)
         new = solve(self.points.L, dense(prior.kernel, self.points.Z, rows.X))
         A = torch.cat([self.A, new], -1)
         state = replace(self, G=self.G + _gram(new, d), window=window, A=A)
@@ -113,7 +113,7 @@ class DecoupledState(InducingState):
         missed = (diagonal(prior.kernel, own.X) - self.A.square().sum(0)).clamp_min(0.0)
         order = (self.coefficients(prior).abs() * missed.sqrt()).argsort(stable=True)
         go, stay = order[:surplus], order[surplus:].sort().values
-        A, d = self.A[:, go], prior.scale * own.r[go]
+        A, d = self.A[:, go], prior.s2 * own.r[go]
         G, c = points.G + _gram(A, d), points.c + A @ ((own.y[go] - points.mean) / d)
         L_D, _, kappa = factor_B(G, c)
         points, folded = replace(points, G=G, c=c, kappa=kappa), self.folded + surplus
@@ -137,21 +137,21 @@ class DecoupledState(InducingState):
         added = torch.equal(old_index, torch.arange(len(old_index), device=Z.device))
         if added and len(Z) == len(old_index):
             return self
-        moved = rebase(self.points, prior.kernel, prior.mean, Z, old_index, same_kernel=True)
+        moved = rebase(self.points, prior.kernel, prior.mean[0], Z, old_index, same_kernel=True)
         return self.given(moved.state, prior, same_rows=added or not int(self.folded))
 
     def renewed(self, prior: SparsePrior) -> Self:
         """The state under other hyperparameters, if they are others: O(r^3 + r^2 M + M^3)."""
         if torch.equal(self.made_with, prior.numbers):
             return self
-        return self.given(rebase(self.points, prior.kernel, prior.mean).state, prior)
+        return self.given(rebase(self.points, prior.kernel, prior.mean[0]).state, prior)
 
     def given(self, points: SGPRState, prior: SparsePrior, *, same_rows: bool = False) -> Self:
         """With another posterior given the folded rows; ``same_rows`` if the covariance of the
         window's rows is the same.
         """
         A = solve(points.L, dense(prior.kernel, points.Z, self.window.X))
-        G = points.G + _gram(A, prior.scale * self.window.r)
+        G = points.G + _gram(A, prior.s2 * self.window.r)
         L_D, _, _ = factor_B(points.G, points.c)
         state = replace(self, points=points, G=G, L_D=L_D, A=A, made_with=prior.numbers)
         return state if same_rows else state._factored(prior)
@@ -159,7 +159,7 @@ class DecoupledState(InducingState):
     def _factored(self, prior: SparsePrior) -> Self:
         """With the covariance of the window's rows factorised again: O(r^3 + r^2 M)."""
         K = dense(prior.kernel, self.window.X) + self._folded_part(self.A, self.A)
-        d = prior.scale * self.window.r
+        d = prior.s2 * self.window.r
         return replace(self, C=chol_psd(K.diagonal_scatter(K.diagonal() + d)))
 
     def _folded_part(self, A: Tensor, other: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ class DecoupledState(InducingState):
     def sparse_posterior(self, prior: SparsePrior) -> SGPRState:
         """The posterior of an online sparse GP with the same inducing points, for policies."""
         own = self.window
-        c = self.points.c + self.A @ ((own.y - prior.mean) / (prior.scale * own.r))
+        c = self.points.c + self.A @ ((own.y - prior.mean) / (prior.s2 * own.r))
         return replace(self.points, G=self.G, c=c, kappa=factor_B(self.G, c)[2])
 
     def coefficients(self, prior: SparsePrior) -> Tensor:
@@ -193,7 +193,7 @@ class DecoupledState(InducingState):
         nugget = torch.cat([points.jitter * diagonal(prior.kernel, points.Z), torch.zeros_like(w)])
         Z = torch.cat([points.Z, self.window.X])
         basis, u = KernelBasis(prior.kernel, Z, nugget[None]), torch.cat([h, w])[None]
-        return Process(prior.kernel, basis, points.L[None], L_B[None], u, prior.mean.reshape(1))
+        return Process(prior.kernel, basis, points.L[None], L_B[None], u, prior.mean)
 
 
 def _gram(A: Tensor, d: Tensor) -> Tensor:

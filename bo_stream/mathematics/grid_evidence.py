@@ -36,7 +36,7 @@ from bo_stream.mathematics.grid_kernel import (
     whole_roots,
 )
 from bo_stream.mathematics.joint import Moments
-from bo_stream.mathematics.kernels import is_product, kernel_along
+from bo_stream.mathematics.kernels import Prior, is_product, kernel_along
 from bo_stream.mathematics.linalg import chol_psd, flushed
 from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Path, Process
 
@@ -73,21 +73,6 @@ DENSE_NODES = 4096
 """Nodes up to which features may be given by their values there."""
 
 
-@dataclass(frozen=True)
-class GridPrior:
-    """The current hyperparameters, differentiable.
-
-    Attributes:
-        kernel: The kernel, with or without one batch dimension of the outputs.
-        s2: Noise scales, ``o``.
-        mean: Constant prior means, ``o``.
-    """
-
-    kernel: Kernel
-    s2: Tensor
-    mean: Tensor
-
-
 def check_size(grid: Grid, product: bool) -> None:
     """Refuse grids that are too large.
 
@@ -107,7 +92,7 @@ def check_size(grid: Grid, product: bool) -> None:
 
 
 def grid_evidence(
-    state: GridState, prior: GridPrior, n: int, profile_mean: bool
+    state: GridState, prior: Prior, n: int, profile_mean: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Log evidence, 0-dim, differentiable (once).
 
@@ -147,7 +132,7 @@ def grid_evidence(
 
 
 @torch.no_grad()
-def grid_process(state: GridState, prior: GridPrior, n: int, *, moves: bool = False) -> Process:
+def grid_process(state: GridState, prior: Prior, n: int, *, moves: bool = False) -> Process:
     """The posterior process.
 
     Args:
@@ -182,7 +167,7 @@ def _on_features(
 
 
 @torch.no_grad()
-def dropped_share(state: GridState, prior: GridPrior, n: int) -> float:
+def dropped_share(state: GridState, prior: Prior, n: int) -> float:
     """Largest share of the prior variance at a node that an eigenbasis leaves out; else 0."""
     roots = _roots(state, prior, n) or []
     bases = [root for root in roots if isinstance(root, Eigenbasis)]
@@ -192,12 +177,12 @@ def dropped_share(state: GridState, prior: GridPrior, n: int) -> float:
 # -- roots ---------------------------------------------------------------------------------------
 
 
-def _parts(state: GridState, prior: GridPrior) -> list[Tensor]:
+def _parts(state: GridState, prior: Prior) -> list[Tensor]:
     """The kernel on the nodes, as from `kernel_parts`."""
     return kernel_parts(prior.kernel, state.grid, state.b, len(state.b))
 
 
-def _roots(state: GridState, prior: GridPrior, n: int) -> Sequence[Root] | None:
+def _roots(state: GridState, prior: Prior, n: int) -> Sequence[Root] | None:
     """A root of each output's prior covariance, or None for the observations' covariance."""
     grid, held, product = state.grid, state.holds_all(n), is_product(prior.kernel, state.grid.dim)
     few = held and n <= CHEAPER * grid.m
@@ -226,7 +211,7 @@ def _roots(state: GridState, prior: GridPrior, n: int) -> Sequence[Root] | None:
 
 
 def _factorised(
-    state: GridState, prior: GridPrior, output: int, root: Root, profile_mean: bool
+    state: GridState, prior: Prior, output: int, root: Root, profile_mean: bool
 ) -> Factorisation:
     """The factorisation of one output's statistics under a root."""
     c = prior.mean[output] - state.origin[output]
@@ -236,7 +221,7 @@ def _factorised(
 # -- few observations ----------------------------------------------------------------------------
 
 
-def _data_covariance(state: GridState, prior: GridPrior, n: int) -> tuple[Tensor, Tensor]:
+def _data_covariance(state: GridState, prior: Prior, n: int) -> tuple[Tensor, Tensor]:
     """``W K W' + s2 R``, ``o x n x n``, and targets counted from the origin, ``o x n``."""
     rows = state.buffer[:n]
     K = prior_covariance(prior.kernel, state.grid, rows.X, len(rows.Y))
@@ -255,7 +240,7 @@ def _forgotten(state: GridState, n: int, s2: Tensor) -> Tensor:
     return 0.5 * whole.sum()
 
 
-def _data_process(state: GridState, prior: GridPrior, n: int) -> Process:
+def _data_process(state: GridState, prior: Prior, n: int) -> Process:
     """The posterior of an exact process with the interpolated kernel."""
     (C, y), rows = _data_covariance(state, prior, n), state.buffer[:n]
     kernel, L = GridKernel(state.grid, _parts(state, prior)), chol_psd(C)

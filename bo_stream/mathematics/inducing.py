@@ -33,6 +33,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.mathematics.evidence import log_evidence
+from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.linalg import bordered, chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.rows import Rows
@@ -71,19 +72,13 @@ TIE = 1e-12
 
 
 @dataclass(frozen=True)
-class SparsePrior:
-    """Frozen hyperparameters.
+class SparsePrior(Prior):
+    """Frozen hyperparameters of one output.
 
     Attributes:
-        kernel: The kernel, float64.
-        mean: The constant prior mean, 0-dim.
-        scale: Scale of the noise in the state, 0-dim.
         numbers: All of them as numbers, for comparison.
     """
 
-    kernel: Kernel
-    mean: Tensor
-    scale: Tensor
     numbers: Tensor
 
 
@@ -172,7 +167,7 @@ class InducingState:
     def empty(cls, dim: int, jitter: float, prior: SparsePrior, **more: Any) -> Self:
         """Before any data; ``more`` are a family's fields."""
         rows, batches = Rows.empty(dim), torch.zeros((), dtype=torch.int64)
-        points, none = empty_state(rows.X, prior.mean, jitter), rows.X.new_zeros(0)
+        points, none = empty_state(rows.X, prior.mean[0], jitter), rows.X.new_zeros(0)
         return cls(points, rows, none, rows.X.new_zeros(3), batches, prior.numbers, **more)
 
     def with_counted(self, rows: Rows, most: int) -> Self:
@@ -190,7 +185,7 @@ class InducingState:
 
     def last_batch(self, rows: Rows, prior: SparsePrior) -> Batch:
         """Rows as the last batch counted, for growth policies."""
-        noise = prior.scale * rows.r
+        noise = prior.s2 * rows.r
         return Batch(rows.X, rows.y, noise, self.moments, int(self.batches) - 1)
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:

@@ -33,6 +33,7 @@ from bo_stream.mathematics.autograd import twice
 
 __all__ = [
     "CategoricalMatern",
+    "Prior",
     "Scaled",
     "SmoothMatern",
     "cross_kernel",
@@ -69,6 +70,34 @@ def frozen_kernel(kernel: Kernel) -> Kernel:
 def of_outputs(kernel: Kernel, index: list[int]) -> Kernel:
     """The kernel of some of the outputs."""
     return kernel[index] if kernel.batch_shape else kernel
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The hyperparameters of a surrogate: numbers, or differentiable.
+
+    Attributes:
+        kernel: The kernel, with or without one batch dimension of the outputs.
+        s2: Noise scales, ``o``.
+        mean: Constant prior means, ``o``.
+    """
+
+    kernel: Kernel
+    s2: Tensor
+    mean: Tensor
+
+    def frozen(self) -> Prior:
+        """As numbers, with a `frozen_kernel`."""
+        s2, mean = self.s2.detach().clone(), self.mean.detach().clone()
+        return Prior(frozen_kernel(self.kernel), s2, mean)
+
+    def between(self, X: Tensor, Z: Tensor) -> Tensor:
+        """Kernel values, ``o x q x q'``."""
+        return cross_kernel(self.kernel, X, Z).expand(len(self.s2), -1, -1)
+
+    def variances(self, X: Tensor) -> Tensor:
+        """Prior variances, ``o x q``."""
+        return self.kernel(X.unsqueeze(-3), diag=True).reshape(-1, len(X)).expand(len(self.s2), -1)
 
 
 # -- parts -------------------------------------------------------------------------------------

@@ -11,19 +11,18 @@ from typing import Self
 
 import torch
 import torch.nn.functional as F
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.evidence import factorise, root_gradient, under_root
-from bo_stream.mathematics.kernels import cross_kernel
+from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import shaped
 from bo_stream.mathematics.sums import GeneralStatistics, far
 
-__all__ = ["NodePrior", "NodeState", "absorb", "node_evidence", "node_process"]
+__all__ = ["NodeState", "absorb", "node_evidence", "node_process"]
 
 FLOOR = 1e-13
 """Share of the prior variance below which a conditional variance is a rounding error."""
@@ -33,34 +32,6 @@ CHUNK = 4096
 """Points of which the first nodes are chosen together."""
 COMPETING = 512
 """Candidates that are exchanged with nodes together."""
-
-
-@dataclass(frozen=True)
-class NodePrior:
-    """The current hyperparameters.
-
-    Attributes:
-        kernel: Frozen, float64; with or without one batch dimension of the outputs.
-        s2: Scale of the noise in the state, ``o``.
-        mean: Constant prior means, ``o``.
-    """
-
-    kernel: Kernel
-    s2: Tensor
-    mean: Tensor
-
-    def between(self, X: Tensor, Z: Tensor) -> Tensor:
-        """Kernel values, ``o x q x q'``."""
-        return cross_kernel(self.kernel, X, Z).expand(len(self.s2), -1, -1)
-
-    def variances(self, X: Tensor) -> Tensor:
-        """Prior variances, ``o x q``."""
-        return self.kernel(X.unsqueeze(-3), diag=True).reshape(-1, len(X)).expand(len(self.s2), -1)
-
-    def least(self, X: Tensor, R: Tensor, tolerance: float) -> Tensor:
-        """Conditional variances from which points of noise R are worth a node, ``o x q``."""
-        noise = tolerance * self.s2.unsqueeze(-1) * R
-        return torch.maximum(noise, max(0.1 * tolerance, FLOOR) * self.variances(X))
 
 
 @dataclass(frozen=True)
@@ -116,7 +87,7 @@ class NodeState(GeneralStatistics):
 def absorb(
     state: NodeState,
     rows: Rows,
-    prior: NodePrior,
+    prior: Prior,
     *,
     cap: int,
     tolerance: float,
@@ -153,9 +124,13 @@ def absorb(
     return state
 
 
-def entrants(
-    Z: Tensor, X: Tensor, R: Tensor, prior: NodePrior, room: int, tolerance: float
-) -> Tensor:
+def least(prior: Prior, X: Tensor, R: Tensor, tolerance: float) -> Tensor:
+    """Conditional variances from which points of noise R are worth a node, ``o x q``."""
+    noise = tolerance * prior.s2.unsqueeze(-1) * R
+    return torch.maximum(noise, max(0.1 * tolerance, FLOOR) * prior.variances(X))
+
+
+def entrants(Z: Tensor, X: Tensor, R: Tensor, prior: Prior, room: int, tolerance: float) -> Tensor:
     """The points that become nodes, greedily by conditional variance: a pivoted Cholesky
     factorisation. All of them if there is room and the tolerance is 0.
 
@@ -164,7 +139,7 @@ def entrants(
     o, q, room = len(prior.s2), len(X), min(room, len(X))
     if room == q and tolerance == 0.0:
         return torch.arange(q, device=X.device)
-    rho, least = prior.variances(X), prior.least(X, R, tolerance)
+    rho, enough = prior.variances(X), least(prior, X, R, tolerance)
     floor = FLOOR * rho
     L = chol_psd(prior.between(Z, Z))
     a = torch.linalg.solve_triangular(L, prior.between(Z, X), upper=False)
@@ -173,7 +148,7 @@ def entrants(
     free = torch.ones(q, dtype=torch.bool, device=X.device)
     chosen: list[int] = []
     while len(chosen) < room:
-        need = torch.where(free, (rho / least).amax(0), 0.0)
+        need = torch.where(free, (rho / enough).amax(0), 0.0)
         i = int(need.argmax())
         if not bool(need[i] > 1.0):
             break
@@ -189,12 +164,12 @@ def entrants(
 
 
 def _projected(
-    state: NodeState, X: Tensor, Y: Tensor, R: Tensor, prior: NodePrior, tolerance: float
+    state: NodeState, X: Tensor, Y: Tensor, R: Tensor, prior: Prior, tolerance: float
 ) -> NodeState:
     """With more points, which replace nodes or have projections as rows."""
     L, G, W, rho = projections(prior, state.Z, X)
     place = torch.full((len(X),), -1, device=X.device)
-    competing = (rho > prior.least(X, R, tolerance)).any(0)
+    competing = (rho > least(prior, X, R, tolerance)).any(0)
     if bool(competing.any()):
         parts = state.A, state.b, state.w1, torch.cholesky_inverse(L), G, W, rho
         exchange = NodeExchange(*(part.clone() for part in parts))
@@ -208,7 +183,7 @@ def _projected(
     return state.with_rows(W, Y, R + rho / prior.s2.unsqueeze(-1))
 
 
-def projections(prior: NodePrior, Z: Tensor, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def projections(prior: Prior, Z: Tensor, X: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Projections of points on the nodes under the current hyperparameters: O(m^3 + q m^2).
 
     Returns:
@@ -223,7 +198,7 @@ def projections(prior: NodePrior, Z: Tensor, X: Tensor) -> tuple[Tensor, Tensor,
 
 
 def swap(
-    state: NodeState, X: Tensor, exchange: NodeExchange, competing: Tensor, prior: NodePrior
+    state: NodeState, X: Tensor, exchange: NodeExchange, competing: Tensor, prior: Prior
 ) -> tuple[NodeState, Tensor]:
     """Replace nodes by candidates of larger conditional variance, the largest first.
 
@@ -313,7 +288,7 @@ class NodeExchange:
 # -- posterior and evidence ----------------------------------------------------------------------
 
 
-def node_process(state: NodeState, prior: NodePrior) -> Process:
+def node_process(state: NodeState, prior: Prior) -> Process:
     """The posterior at fixed hyperparameters (MATHS 2.3): O(m^3).
 
     Its error is that of the kernel matrix factorised, however this is conditioned, because
@@ -330,20 +305,18 @@ def node_process(state: NodeState, prior: NodePrior) -> Process:
 
 
 def node_evidence(
-    state: NodeState, kernel: Kernel, s2: Tensor, mean: Tensor, profile_mean: bool
+    state: NodeState, prior: Prior, profile_mean: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Log evidence summed over outputs, with closed-form gradients (MATHS 2.3, 2.4), and the
     optimal constant means if they were asked for. O(m^3), whatever n is.
 
     Args:
         state: The state.
-        kernel: The kernel, with or without one batch dimension of the outputs.
-        s2: Noise scales, ``o``.
-        mean: Constant means, ``o``.
+        prior: The hyperparameters, differentiable.
         profile_mean: Take the optimal constant means instead, and return them.
     """
-    c, stats = mean - state.origin, state.statistics()
-    K = cross_kernel(kernel, state.Z, state.Z).expand(len(s2), -1, -1)
+    s2, c, stats = prior.s2, prior.mean - state.origin, state.statistics()
+    K = prior.between(state.Z, state.Z)
     R = chol_psd(K.detach())
     values, means = [], []
     for i in range(len(s2)):

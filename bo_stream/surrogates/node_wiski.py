@@ -15,9 +15,7 @@ from torch import Tensor
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
-from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.nodes import (
-    NodePrior,
     NodeState,
     absorb,
     node_evidence,
@@ -110,17 +108,12 @@ class NodeWISKI(StreamingGP):
 
     def _absorb(self, state: NodeState, rows: Rows) -> NodeState:
         rows = replace(rows, R=rows.R.expand(rows.Y.shape))
-        return absorb(state, rows, self._prior(), cap=self.cap, tolerance=self.tolerance)
-
-    def _prior(self) -> NodePrior:
-        """The prior under the current hyperparameters."""
-        s2, mean = self._noise_scale().detach().clone(), self._prior_mean().detach().clone()
-        return NodePrior(frozen_kernel(self.covar_module), s2, mean)
+        return absorb(state, rows, self._prior().frozen(), cap=self.cap, tolerance=self.tolerance)
 
     # -- posterior and objective -----------------------------------------------------------------
 
     def _build_process(self, state: NodeState) -> Process:
-        return node_process(state, self._prior())
+        return node_process(state, self._prior().frozen())
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess | None:
         """The last process, if all points since became nodes and none was replaced."""
@@ -130,5 +123,4 @@ class NodeWISKI(StreamingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.8): O(m^3)."""
-        s2, mean = self._noise_scale(), self._prior_mean()
-        return node_evidence(self.state, self.covar_module, s2, mean, profile_mean)
+        return node_evidence(self.state, self._prior(), profile_mean)

@@ -33,7 +33,7 @@ from bo_stream.mathematics.inducing import (
     rebase,
     sparse_process,
 )
-from bo_stream.mathematics.kernels import cross_kernel, frozen_kernel
+from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
 from bo_stream.mathematics.process import Process
 from bo_stream.mathematics.rows import Rows
@@ -65,15 +65,13 @@ class InducingGP(StreamingGP):
         """The inducing points, ``M x d``, raw, float64."""
         return self._raw_inputs(self.state.points.Z)
 
-    @torch.no_grad()
-    def _prior(self) -> SparsePrior:
+    def _frozen_prior(self) -> SparsePrior:
         """The current hyperparameters."""
-        scale, mean = self._noise_scale()[0], self._prior_mean()[0]
-        numbers = numbers_of(self.covar_module, self.likelihood, self.mean_module).to(scale)
-        return SparsePrior(frozen_kernel(self.covar_module), mean.clone(), scale.clone(), numbers)
+        numbers = numbers_of(self.covar_module, self.likelihood, self.mean_module).to(self._like)
+        return SparsePrior(**vars(self._prior().frozen()), numbers=numbers)
 
     def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "p": len(self._prior().numbers)}
+        return {**super()._sizes(), "p": len(self._frozen_prior().numbers)}
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Exact log evidence of the sample of rows, with gradients in closed form: O(600^3)."""
@@ -127,7 +125,7 @@ class GrowingState(InducingState):
         """
         if torch.equal(prior.numbers, self.made_with):
             return self.points, torch.zeros_like(self.bound_sum)
-        changed = rebase(self.points, prior.kernel, prior.mean)
+        changed = rebase(self.points, prior.kernel, prior.mean[0])
         return changed.state, changed.bound
 
     def stepped(
@@ -263,15 +261,15 @@ class OnlineSGPR(InducingGP):
         return {**super()._layout(), "jitter": self.jitter}
 
     def _empty_state(self) -> GrowingState:
-        prior, count = self._prior(), torch.zeros((), dtype=torch.int64)
-        zero, none = torch.zeros_like(prior.mean), count.new_zeros(0)
+        prior, count = self._frozen_prior(), torch.zeros((), dtype=torch.int64)
+        zero, none = prior.mean.new_zeros(()), count.new_zeros(0)
         last = LastUpdate(none, none, zero, zero, zero)
         more = {"bound_sum": zero, "last": last, "last_size": count, "fitted": count.clone()}
         return GrowingState.empty(self._dim, self.jitter, prior, **more)
 
     def _absorb(self, state: GrowingState, rows: Rows) -> GrowingState:
         """Choose inducing points and update (MATHS 3.3)."""
-        prior, first = self._prior(), not int(state.batches)
+        prior, first = self._frozen_prior(), not int(state.batches)
         points, change = state.under(prior)
         # the first batch is kept whole until the next one comes
         state = state.with_counted(rows, max(SAMPLE_ROWS, len(rows)) if first else SAMPLE_ROWS)
@@ -286,11 +284,11 @@ class OnlineSGPR(InducingGP):
     @all_or_nothing
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """Absorb all rows again, as one batch, while the sample has all of them."""
-        prior, state = self._prior(), cast(GrowingState, self.state)
+        prior, state = self._frozen_prior(), cast(GrowingState, self.state)
         rows, n = state.sample, self.num_observed
         if 0 < n == len(rows) and not torch.equal(state.made_with, prior.numbers):
             batch, nothing = state.last_batch(rows, prior), state.bound_sum.new_zeros(())
-            points = empty_state(rows.X, prior.mean, self.jitter)
+            points = empty_state(rows.X, prior.mean[0], self.jitter)
             fresh = replace(state, bound_sum=nothing)
             state = fresh.stepped(points, nothing, batch, prior, self.growth)
         self._replace(state=replace(state, fitted=torch.full_like(state.fitted, n)))
@@ -298,5 +296,5 @@ class OnlineSGPR(InducingGP):
     # -- posterior -------------------------------------------------------------------------------
 
     def _build_process(self, state: GrowingState) -> Process:
-        prior = self._prior()
+        prior = self._frozen_prior()
         return sparse_process(prior.kernel, state.under(prior)[0])

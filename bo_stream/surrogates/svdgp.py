@@ -120,11 +120,11 @@ class SVDGP(InducingGP):
         rows, folded = Rows.empty(self._dim), torch.zeros((), dtype=torch.int64)
         none = {name: rows.X.new_zeros(0, 0) for name in ("G", "L_D", "A", "C")}
         more = {**none, "window": rows, "folded": folded}
-        return DecoupledState.empty(self._dim, JITTER, self._prior(), **more)
+        return DecoupledState.empty(self._dim, JITTER, self._frozen_prior(), **more)
 
     def _absorb(self, state: DecoupledState, rows: Rows) -> DecoupledState:
         """Choose inducing points, add rows, fold (MATHS 6.8)."""
-        prior = self._prior()
+        prior = self._frozen_prior()
         state = state.renewed(prior).with_counted(rows, min(EVIDENCE_ROWS, self.window))
         before, batch = state.sparse_posterior(prior), state.last_batch(rows, prior)
         chosen = inducing_points(before, batch, self.growth.select(before, batch, prior.kernel))
@@ -135,19 +135,19 @@ class SVDGP(InducingGP):
         """Rebuild the state, and choose inducing points again: from the window while nothing has
         been folded, else from the window and the current ones. Folded information is kept.
         """
-        prior, state = self._prior(), cast(DecoupledState, self.state)
+        prior, state = self._frozen_prior(), cast(DecoupledState, self.state)
         if not len(state.window) or torch.equal(state.made_with, prior.numbers):
             return
-        points = empty_state(state.window.X, prior.mean, JITTER)
+        points = empty_state(state.window.X, prior.mean[0], JITTER)
         if int(state.folded):
-            points = rebase(state.points, prior.kernel, prior.mean).state
+            points = rebase(state.points, prior.kernel, prior.mean[0]).state
         batch = state.last_batch(state.window, prior)
         chosen = inducing_points(points, batch, self.growth.select(points, batch, prior.kernel))
-        moved = rebase(points, prior.kernel, prior.mean, *chosen, same_kernel=True)
+        moved = rebase(points, prior.kernel, prior.mean[0], *chosen, same_kernel=True)
         self._replace(state=state.given(moved.state, prior))
 
     # -- posterior -------------------------------------------------------------------------------
 
     def _build_process(self, state: DecoupledState) -> Process:
-        prior = self._prior()
+        prior = self._frozen_prior()
         return state.renewed(prior).process(prior)

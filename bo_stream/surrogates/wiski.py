@@ -27,7 +27,6 @@ from bo_stream.mathematics.grid import Grid, GridState, pair_count
 from bo_stream.mathematics.grid_evidence import (
     LAST,
     NATS,
-    GridPrior,
     Resolution,
     check_size,
     dropped_share,
@@ -175,10 +174,6 @@ class WISKI(FeatureGP):
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4)."""
         return grid_evidence(self.state, self._prior(), self.num_observed, profile_mean)
-
-    def _prior(self) -> GridPrior:
-        """The current hyperparameters, differentiable."""
-        return GridPrior(self.covar_module, self._noise_scale(), self._prior_mean())
 
     @property
     def dropped_variance(self) -> float:

@@ -17,7 +17,8 @@ from gpytorch.kernels import (
 from torch import Size, Tensor
 
 from bo_stream.mathematics.grid import Grid, GridState, Interpolation
-from bo_stream.mathematics.grid_evidence import GridPrior, grid_evidence, grid_process
+from bo_stream.mathematics.grid_evidence import grid_evidence, grid_process
+from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.rows import Rows
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import dense_rows, nodes_for
@@ -88,8 +89,8 @@ class Stream:
         self.c = torch.linspace(0.3, -0.2, outputs).double().requires_grad_()
 
     @property
-    def prior(self) -> GridPrior:
-        return GridPrior(self.kernel, self.s2, self.c)
+    def prior(self) -> Prior:
+        return Prior(self.kernel, self.s2, self.c)
 
     def evidence(self) -> Tensor:
         return grid_evidence(self.state, self.prior, self.n, False)[0]

@@ -97,7 +97,7 @@ def test_it_is_a_decoupled_posterior():
     X, y, _ = rows(90)
     model = stream(X, y, None, (30, 60), Z, window=40, slack=7)
     state, process, k = model.state, model.process(), kernel()
-    L, w = state.points.L, state.coefficients(model._prior())
+    L, w = state.points.L, state.coefficients(model._frozen_prior())
     alpha = torch.cat([Z, state.window.X])
     a = torch.cat([torch.linalg.solve(L.mT, process.u[0, : len(Z)]), w])
     L_inv = torch.linalg.inv(L)
@@ -115,7 +115,7 @@ def test_the_rows_that_say_least_are_folded():
     more = stream(X[:54], y[:54], None, (50,), Z, window=54)
     state, X_w, k = more.state, more.state.window.X, kernel()
     missed = dense(k, X_w).diagonal() - state.A.square().sum(0)
-    says = state.coefficients(more._prior()).abs() * missed.sqrt()
+    says = state.coefficients(more._frozen_prior()).abs() * missed.sqrt()
     model.observe(X[50:54], y[50:54].unsqueeze(-1))
     left = model.state.window.X
     expected = X_w[says.argsort()[4:].sort().values]

@@ -9,8 +9,8 @@ from bo_stream.mathematics.rows import Rows
 
 def sample(n, most, parts=1):
     """Numbers of the rows that are kept of n, which come in so many parts."""
-    zero = torch.zeros((), dtype=torch.float64)
-    made = InducingState.empty(1, 1e-8, SparsePrior(RBFKernel(), zero, zero + 1.0, zero[None]))
+    zero = torch.zeros(1, dtype=torch.float64)
+    made = InducingState.empty(1, 1e-8, SparsePrior(RBFKernel(), zero + 1.0, zero, zero))
     X = torch.arange(n, dtype=torch.float64).unsqueeze(-1)
     for part in X.split(-(-n // parts)):
         made = made.with_counted(Rows(part, part.mT, torch.ones_like(part.mT)), most)

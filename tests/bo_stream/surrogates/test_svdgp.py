@@ -90,7 +90,7 @@ def test_a_fit_by_botorch_rebuilds_the_state_too():
     X, y, _ = rows(40)
     model = stream(X, y, covar_module=None)
     fit_gpytorch_mll(model.make_mll())
-    assert torch.equal(model.state.made_with, model._prior().numbers)
+    assert torch.equal(model.state.made_with, model._frozen_prior().numbers)
 
 
 def test_what_was_folded_is_carried_over():
@@ -160,8 +160,8 @@ def test_five_thousand_updates_leave_the_mean_where_a_fresh_solve_has_it():
     model.fit()
     for i in range(200, 5_200):
         model.observe(X[i : i + 1], Y[i : i + 1])
-    state, prior = model.state, model._prior()
-    past, own, noise = state.points, state.window, prior.scale * state.window.r
+    state, prior = model.state, model._frozen_prior()
+    past, own, noise = state.points, state.window, prior.s2 * state.window.r
     eye = torch.eye(past.size, dtype=torch.float64)
     A = torch.linalg.solve(past.L, dense(prior.kernel, past.Z, own.X))
     B_inv = torch.linalg.inv(eye + past.G)
