@@ -5,6 +5,7 @@ line's help nor its check of a configuration needs it.
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ _ROOMS = ("actions", "campaign", "errors", "growth", "likelihoods")
 if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return version("bo_stream")
         if name in _ROOMS:
             return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
@@ -88,4 +91,4 @@ if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *__all__, *_ROOMS, "__version__"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,7 +33,7 @@ from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.results import CampaignResults
 from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.space import Space
+from bo_stream.campaign.space import Box, Space
 from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Campaign"]
 
+LATEST = 10
+"""Number of trials that a notebook shows."""
+
 
 class Campaign(CampaignResults):
     """Measurements towards a goal, with trials as rows of pandas frames.
@@ -51,10 +55,10 @@ class Campaign(CampaignResults):
     those in the store, and the space and the goal have to be the same. The budget may be raised.
 
     Args:
-        space: Where to measure: a `Box` of named inputs, or a `Pool` of places. No input has the
-            name of a column of results (``mean``, ``sd``, ``lower``, ``upper``, ``gain``,
-            ``feasible``), and no name is that of another outcome's noise variances. Letters that
-            look alike are one letter.
+        space: Where to measure: a `Box` of named inputs, or the bounds of one by name, or a `Pool`
+            of places. No input has the name of a column of results (``mean``, ``sd``, ``lower``,
+            ``upper``, ``gain``, ``feasible``), and no name is that of another outcome's noise
+            variances. Letters that look alike are one letter.
         surrogate: Name of a family, a mapping of its name and options, or a callable ``(X, Y, Yvar,
             bounds=..., outcome_transform=...)``. By default the family is chosen by goal, number of
             inputs and budget; without a budget it changes after 200 outcomes.
@@ -106,8 +110,8 @@ class Campaign(CampaignResults):
         StateError: if the store has a campaign of this name with another space or goal.
 
     Example:
-        >>> from bo_stream import Box, Campaign
-        >>> campaign = Campaign(Box({"x": (0.0, 4.0)}), goal="minimise", budget=8, seed=0)
+        >>> from bo_stream import Campaign
+        >>> campaign = Campaign({"x": (0.0, 4.0)}, goal="minimise", budget=8, seed=0)
         >>> while campaign.remaining > 0:
         ...     batch = campaign.ask()
         ...     batch["y"] = (batch["x"] - 3.0) ** 2
@@ -118,7 +122,7 @@ class Campaign(CampaignResults):
 
     def __init__(
         self,
-        space: Space,
+        space: Space | Mapping[str, Any],
         surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
         goal: Goals = "maximise",
@@ -138,6 +142,7 @@ class Campaign(CampaignResults):
         reference: Mapping[str, float] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
+        space = Box(space) if isinstance(space, Mapping) else space
         options: dict[str, Any] = {
             "surrogate": surrogate,
             "acquisition": acquisition,
@@ -209,6 +214,17 @@ class Campaign(CampaignResults):
         parts = GivenParts(replayed(*stored), surrogate, acquisition, constraints)
         campaign._begin(opened, name, parts, len(stored[1]), callbacks)
         return campaign
+
+    def __repr__(self) -> str:
+        budget = "" if self.budget is None else f" of {self.budget}"
+        told = self.history.num_told
+        inputs = ", ".join(self.space.names)
+        return f"<Campaign {self.name!r}: {figures.goal(self)} over {inputs}; {told}{budget} told>"
+
+    def _repr_html_(self) -> str:
+        """The campaign in a notebook: its goal, and the latest trials."""
+        shown = self.trials().iloc[::-1].head(LATEST).dropna(axis="columns", how="all")
+        return f"<p>{escape(repr(self))}</p>{shown.to_html()}"
 
     def _begin(
         self, store: Store, name: str, given: GivenParts, changes: int, hooks: Sequence[Callback]

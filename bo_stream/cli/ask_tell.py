@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bo_stream.cli.config import read_config
-from bo_stream.cli.load_campaign import ConfigFile, create_or_continue
+from bo_stream.cli.load_campaign import AsJson, ConfigFile, create_or_continue
 from bo_stream.cli.measurements import outcome_columns, read_measurements
 from bo_stream.cli.toml_reader import ConfigError
 
@@ -27,6 +27,7 @@ def suggest(
         Path | None,
         typer.Option(help="Also write them to this CSV, with empty columns for the outcome."),
     ] = None,
+    json: AsJson = False,
 ) -> None:
     """Suggest where to measure next.
 
@@ -38,14 +39,14 @@ def suggest(
     if csv is not None and not csv.absolute().parent.is_dir():
         raise ConfigError(f"There is no folder {csv.absolute().parent}. Create it or correct it.")
     campaign = create_or_continue(read_config(config)).campaign
-    from bo_stream.cli.formatting import table
+    from bo_stream.cli.formatting import as_json, table
 
     frame = campaign.ask(q)
     columns = outcome_columns(campaign)
     if csv is not None:  # before anything is printed, which may fail
         frame.assign(**dict.fromkeys(columns, "")).to_csv(csv)
-    print(table(campaign, frame))
-    if csv is not None:
+    print(as_json(frame.reset_index()) if json else table(campaign, frame))
+    if csv is not None and not json:
         blank = " and ".join(columns)
         print(f"Wrote {csv}. Fill in {blank}, then: bo-stream tell {config} {csv}")
 

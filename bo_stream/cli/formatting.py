@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from bo_stream.cli.load_campaign import LoadedCampaign
 
 __all__ = [
+    "as_json",
     "best_trial",
     "count_by_status",
     "failures",
@@ -29,6 +31,18 @@ __all__ = [
     "table",
     "winsorised",
 ]
+
+
+def as_json(value: Mapping[str, Any] | pd.DataFrame) -> str:
+    """Facts, or rows of a frame, as JSON; what is missing is null."""
+    import pandas as pd
+
+    if isinstance(value, pd.DataFrame):
+        return value.to_json(orient="records", double_precision=15)
+    plain = {
+        k: json.loads(as_json(v)) if isinstance(v, pd.DataFrame) else v for k, v in value.items()
+    }
+    return json.dumps(plain)
 
 
 def summary(loaded: LoadedCampaign) -> dict[str, str]:

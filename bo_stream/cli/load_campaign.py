@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bo_stream.campaign.space import Space
 
 __all__ = [
+    "AsJson",
     "CampaignName",
     "ConfigFile",
     "LoadedCampaign",
@@ -44,6 +45,9 @@ CampaignName = Annotated[
     str | None,
     typer.Argument(metavar="NAME", help="Name of the campaign, if the store has several."),
 ]
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 @dataclass(frozen=True)

@@ -408,3 +408,10 @@ def test_a_campaign_in_memory_is_pickled() -> None:
     assert again.ask(2).equals(campaign.ask(2))
     campaign.tell(pd.DataFrame({"x": [3.0], "y": [1.0]}))
     assert len(again.trials()) == 6 and len(campaign.trials()) == 7
+
+
+def test_a_campaign_shows_itself() -> None:
+    campaign = Campaign({"x": (0.0, 4.0), "k": ["a", "b"]}, goal="minimise", budget=9, seed=0)
+    assert repr(campaign) == "<Campaign 'campaign': minimise over x, k; 0 of 9 told>"
+    campaign.tell(campaign.ask(2).assign(y=[1.0, 2.0]))
+    assert "2 of 9 told" in repr(campaign) and "<table" in campaign._repr_html_()

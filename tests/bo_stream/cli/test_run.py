@@ -1,5 +1,6 @@
 """From a TOML to a finished campaign: run, look, draw, stop, resume."""
 
+import json
 import os
 import re
 import subprocess
@@ -124,3 +125,17 @@ def test_passwords_are_not_shown() -> None:
     opened = LoadedCampaign(None, "postgresql://me:secret@host/ovens", None)  # type: ignore[arg-type]
     assert opened.store == "postgresql://me:***@host/ovens"
     assert LoadedCampaign(None, "sqlite:////a/b.db", None).store == "sqlite:////a/b.db"  # type: ignore[arg-type]
+
+
+def test_commands_print_json_for_other_programs(bo, oven: Path) -> None:
+    assert bo("run", "oven.toml")[0] == 0
+    trials = json.loads(bo("trials", "oven.toml", "--json")[1])
+    assert [row["trial"] for row in trials] == list(range(7))
+    assert trials[0]["status"] == "told" and trials[0]["reason"] is None
+    facts = json.loads(bo("status", "oven.toml", "--json")[1])
+    assert facts["trials"] == "7 told" and facts["running"] == []
+    (best,) = json.loads(bo("recommend", "oven.toml", "--json")[1])
+    assert best["lower"] <= best["mean"] <= best["upper"]
+    oven.write_text(oven.read_text().replace("budget = 7", "budget = 20"))
+    (following,) = json.loads(bo("suggest", "oven.toml", "--json")[1])
+    assert following["trial"] == 7 and 1.0 <= following["pressure"] <= 10.0
