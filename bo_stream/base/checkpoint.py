@@ -425,8 +425,10 @@ def _arguments(document: Mapping[str, Any], modules: Mapping[str, Any]) -> dict[
     return arguments
 
 
-def _kind(module: nn.Module) -> str:
+def _kind(module: Any) -> str:
     """Classes and settings of a module and its parts, and shapes of its state."""
+    if not isinstance(module, nn.Module):  # another kind of argument in its place
+        return _class_name(module)
     parts = [(type(part).__name__, settings_of(part)) for part in module.modules()]
     shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     return f"{_class_name(module)} {parts} {shapes}"
