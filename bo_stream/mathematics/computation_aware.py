@@ -71,9 +71,9 @@ __all__ = [
 CHUNK = 2**18
 """Kernel values between points and data in memory at once: 2 MB in float64."""
 
-FLOOR = -300.0
-"""exp of less is taken as exp of this: subnormal numbers, also as products, are a hundred times
-slower than others, and exp(-300) is nothing beside one."""
+FAR = 300.0
+"""exp of less than minus this is taken as exp of that: subnormal numbers, also as products, are a
+hundred times slower than others, and exp(-300) is nothing beside one."""
 
 
 @dataclass(frozen=True)
@@ -267,47 +267,53 @@ def kernel_values(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
 def scaled_values(kernel: Kernel, X1: Tensor, X2: Tensor) -> tuple[Tensor, Tensor | float]:
     """Kernel values ``n1 x n2``, as `kernel_values`, and a scale that they are to be times.
 
-    A stationary kernel is os f(h), h = -r^2 / 2, r^2 = sum_j ((x_j - x'_j) / ls_j)^2 [MATHS 0].
-    For RBF and smooth Matern kernels h is one matrix product of the inputs bordered by their norms,
-    and f a closed form, at half the cost of gpytorch's; not for derivatives in the inputs.
+    A stationary kernel is os f(t), t a multiple of sum_j ((x_j - x'_j) / ls_j)^2 [MATHS 0]. For RBF
+    and smooth Matern kernels t is one matrix product of the inputs bordered by their norms, and f a
+    closed form, at half the cost of gpytorch's; not for derivatives in the inputs.
     """
     form = stationary(kernel, X1.shape[-1])
     if form is None or form.nu < 1.0 or X1.requires_grad:
         return kernel(X1, X2).to_dense().reshape(X1.shape[0], X2.shape[0]).double(), 1.0
-    z1, z2 = ((X - X2.mean(0)) / form.lengthscales(X1.shape[-1], 1) for X in (X1, X2))
-    half1, half2 = (-0.5 * z.square().sum(-1, keepdim=True) for z in (z1, z2))
-    left = torch.cat([z1, half1, torch.ones_like(half1)], -1)
-    right = torch.cat([z2, torch.ones_like(half2), half2], -1)
+    factor = 0.5 if math.isinf(form.nu) else 2.0 * form.nu
+    unit = form.lengthscales(X1.shape[-1], 1) / math.sqrt(factor)
+    z1, z2 = ((X - X2.mean(0)) / unit for X in (X1, X2))
+    square1, square2 = (z.square().sum(-1, keepdim=True) for z in (z1, z2))
+    left = torch.cat([-2.0 * z1, square1, torch.ones_like(square1)], -1)
+    right = torch.cat([z2, torch.ones_like(square2), square2], -1)
     return _Shape.apply(left @ right.mT, form.nu), form.variances(1)
 
 
 class _Shape(Function):
-    """f(h) of RBF (nu infinite) and Matern kernels; differentiable once."""
+    """RBF kernels (nu infinite) of t = r^2 / 2, Matern kernels of t = 2 nu r^2, for distances r in
+    lengthscales; differentiable once.
+    """
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, nu: float) -> Tensor:
+    def forward(ctx: Any, t: Tensor, nu: float) -> Tensor:
         """Values; keeps slopes."""
         if nu == math.inf:
-            f = slope = h.clamp(FLOOR, 0.0).exp_()
+            f = t.clamp(0.0, FAR).neg_().exp_()
+            slope = -f
         else:
-            u = h.clamp(max=0.0).mul_(-4.0 * nu).sqrt_()  # sqrt(2 nu) r
-            e = (-u).clamp_(min=FLOOR).exp_()
-            f = slope = (1.0 + u).mul_(e)
+            u = t.clamp(0.0, FAR**2).sqrt_()
+            e = u.neg().exp_()
+            f = (1.0 + u).mul_(e)
             if nu == 1.5:
-                slope = e.mul_(3.0)
+                slope = e.mul_(-0.5)
             else:
-                f, slope = torch.addcmul(f, u.square_(), e, value=1.0 / 3.0), slope.mul(5.0 / 3.0)
-        ctx.save_for_backward(h, slope)
+                slope = f / -6.0
+                f = f.addcmul_(u.square_(), e, value=1.0 / 3.0)
+        ctx.save_for_backward(t, slope)
         return f
 
     @staticmethod
     def backward(ctx: Any, f_bar: Tensor) -> tuple[Tensor, None]:
-        """f_bar f'(h)."""
-        h, slope = ctx.saved_tensors
-        h_bar = f_bar * slope
+        """f_bar f'(t)."""
+        t, slope = ctx.saved_tensors
+        t_bar = f_bar * slope
         if torch.is_grad_enabled():
-            (h_bar,) = refused([h_bar], (h, f_bar), "kernel values of a computation-aware GP")
-        return h_bar, None
+            (t_bar,) = refused([t_bar], (t, f_bar), "kernel values of a computation-aware GP")
+        return t_bar, None
 
 
 # -- the posterior and its losses ---------------------------------------------------------------
@@ -597,10 +603,12 @@ def choose_merges(
     pairs = torch.triu_indices(i, i, 1, device=L.device)
     loss, _ = merge_loss(G_inv.float(), delta_inv.float(), alpha.float(), pairs, COARSE)
     chosen, free = list[tuple[int, int]](), set(range(i))
-    for a, b in pairs[:, loss.argsort(stable=True)].mT.tolist():
-        if len(chosen) < min(i - num_actions, i // 2) and {a, b} <= free:
+    for a, b in zip(*pairs[:, loss.argsort(stable=True)].cpu().numpy(), strict=True):
+        if a in free and b in free:
             chosen.append((a, b))
             free -= {a, b}
+        if len(chosen) == min(i - num_actions, i // 2):
+            break
     first, second = merged = torch.tensor(chosen, device=L.device).mT
     _, phi = merge_loss(G_inv, delta_inv, alpha, merged, FINE)
     target, weights = torch.arange(i, device=L.device), torch.ones_like(alpha)
