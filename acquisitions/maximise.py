@@ -14,9 +14,8 @@ from acquisitions.domain import Domain
 from acquisitions.mixed import alternate
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
-from bo_stream.mathematics.maximise import grid_maximisers
 from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess
-from bo_stream.mathematics.sines import Basis
+from bo_stream.mathematics.sines import Basis, grid_maximisers
 
 __all__ = ["Draws", "MeanFunction", "SineFunctions", "candidates", "drawn_at", "maximised"]
 

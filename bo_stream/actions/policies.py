@@ -53,7 +53,8 @@ class Actions(ABC):
 
     @abstractmethod
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> ActionMatrix:
-        """S for the data, with S'S = I, a constant of every gradient.
+        """S for the data, with S'S = I, a constant of every gradient: dense if it follows the
+        hyperparameters, else block sparse.
 
         Args:
             X: ``n x d`` inputs in transformed space.
@@ -151,7 +152,7 @@ class BlockSparse(CountedActions):
             block = split_blocks(n, self.num_actions, X.device)
         else:
             block = locality_blocks(_in_lengthscales(X, kernel), self.num_actions)
-        S = BlockMatrix(block, self._start(X), min(self.num_actions, n))
+        S = BlockMatrix(block, self._start(X))
         if n and not bool((S.gram(torch.ones_like(S.values)).diagonal() > 0).all()):
             raise InputError(
                 "values finite and not all zero in any block",

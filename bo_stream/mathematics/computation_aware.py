@@ -83,12 +83,15 @@ class BlockMatrix:
     Attributes:
         block: ``n`` column indices, int64. Every column is met.
         values: ``n`` values, float64.
-        num_actions: Columns i.
     """
 
-    block: Tensor
-    values: Tensor
-    num_actions: int
+    block: Tensor = shaped("n", "not negative")
+    values: Tensor = shaped("n")
+
+    @property
+    def num_actions(self) -> int:
+        """Columns i."""
+        return int(self.block.max()) + 1 if self.block.numel() else 0
 
     def transpose_times(self, A: Tensor) -> Tensor:
         """S'A for A ``n`` or ``n x p``. O(n p)."""
@@ -115,12 +118,11 @@ class BlockMatrix:
         """blkdiag(S, other)."""
         block = torch.cat([self.block, other.block + self.num_actions])
         values = torch.cat([self.values, other.values])
-        return BlockMatrix(block, values, self.num_actions + other.num_actions)
+        return BlockMatrix(block, values)
 
     def merge(self, T: BlockMatrix) -> BlockMatrix:
         """S T: the blocks of the rows of T that share a column become one block."""
-        values = self.values * T.values[self.block]
-        return BlockMatrix(T.block[self.block], values, T.num_actions)
+        return BlockMatrix(T.block[self.block], self.values * T.values[self.block])
 
     def dense(self) -> Tensor:
         """S, ``n x i``."""
@@ -136,7 +138,7 @@ class DenseMatrix:
         values: ``n x i``.
     """
 
-    values: Tensor
+    values: Tensor = shaped("n i")
 
     @property
     def num_actions(self) -> int:
@@ -175,8 +177,8 @@ def neighbours(X: Tensor, most: int | None = None) -> BlockMatrix:
     """One action for each of the points ``n x d``, or for each of ``most`` blocks of neighbours."""
     n, ones = X.shape[0], torch.ones_like(X[:, 0])
     if most is None or n <= most:
-        return BlockMatrix(torch.arange(n, device=X.device), ones, n)
-    return BlockMatrix(locality_blocks(X, most), ones, most).normalised()
+        return BlockMatrix(torch.arange(n, device=X.device), ones)
+    return BlockMatrix(locality_blocks(X, most), ones).normalised()
 
 
 # -- blocks ------------------------------------------------------------------------------------
@@ -424,9 +426,7 @@ class CaGPState:
 
     Attributes:
         rows: The data.
-        block: Column of each row of a block-sparse S; else empty.
-        values: The values of a block-sparse S, ``n``; else empty.
-        dense: A dense S, ``n x i``; else empty.
+        S: The actions, ``n x i``.
         L: The factor chol(S'(K + D)S), ``i x i``; empty if unknown.
         made_with: The hyperparameters of L, flat.
         fitted: Number of data at the last fit, int64.
@@ -435,10 +435,8 @@ class CaGPState:
         residuals: Their number.
     """
 
-    rows: Rows = nested()
-    block: Tensor = shaped("b", "not negative")
-    values: Tensor = shaped("b")
-    dense: Tensor = shaped("e f")
+    rows: Rows = nested(n="n")
+    S: ActionMatrix = nested(n="n")
     L: Tensor = shaped("i i")
     made_with: Tensor = shaped("p")
     fitted: Tensor = shaped("", "not negative")
@@ -447,33 +445,16 @@ class CaGPState:
     residuals: Tensor = shaped("", "not negative")
 
     @classmethod
-    def empty(cls, dim: int, made_with: Tensor) -> Self:
+    def empty(cls, dim: int, dense: bool, made_with: Tensor) -> Self:
         """Before any data of ``dim`` inputs, under these hyperparameters (flat)."""
-        none, square = torch.empty(0, dtype=torch.float64), torch.empty(0, 0, dtype=torch.float64)
-        block, count = torch.empty(0, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
-        zero, rows = none.new_zeros(()), Rows.empty(dim)
-        return cls(rows, block, none, square, square, made_with, count, count, zero, zero)
+        rows, count = Rows.empty(dim), torch.zeros((), dtype=torch.int64)
+        none, zero = rows.X[:, :0], rows.X.new_zeros(())
+        S = DenseMatrix(none) if dense else neighbours(rows.X)
+        return cls(rows, S, none, made_with, count, count, zero, zero)
 
-    @property
-    def S(self) -> ActionMatrix:
-        """The actions, ``n x i``."""
-        if self.dense.numel():
-            return DenseMatrix(self.dense)
-        count = int(self.block.max()) + 1 if self.block.numel() else 0
-        return BlockMatrix(self.block, self.values, count)
-
-    def with_actions(
-        self, S: ActionMatrix, L: Tensor | None = None, made_with: Tensor | None = None
-    ) -> Self:
-        """The same data with actions S and, if known, their factor under ``made_with``."""
-        L = self.L[:0, :0] if L is None else L
-        made_with = self.made_with if made_with is None else made_with
-        block, values, dense = self.block[:0], self.values[:0], self.dense[:0, :0]
-        if isinstance(S, BlockMatrix):
-            block, values = S.block, S.values
-        else:
-            dense = S.values
-        return replace(self, block=block, values=values, dense=dense, L=L, made_with=made_with)
+    def with_actions(self, S: ActionMatrix) -> Self:
+        """The same data with other actions, whose factor is not known."""
+        return replace(self, S=S, L=self.L[:0, :0])
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The same data with targets ``(y - shift) / factor``; known noise takes a new factor."""
@@ -614,4 +595,4 @@ def choose_merges(
     target, weights = torch.arange(i, device=L.device), torch.ones_like(alpha)
     target[second] = first
     weights[first], weights[second] = phi.cos(), phi.sin()
-    return BlockMatrix(target.unique(return_inverse=True)[1], weights, i - len(chosen))
+    return BlockMatrix(target.unique(return_inverse=True)[1], weights)

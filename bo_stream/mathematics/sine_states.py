@@ -334,13 +334,9 @@ class FrequencyState(SufficientStatistics):
         """Whether other features can be chosen: always."""
         return True
 
-    def suited(self, lengthscales: Tensor) -> Tensor:
-        """What `chosen` takes for these lengthscales."""
-        return lengthscales.clone()
-
     def chosen(self, lengthscales: Tensor, n: int) -> Self:
         """The same sums, with features for other lengthscales."""
-        return replace(self, lengthscales=lengthscales)
+        return replace(self, lengthscales=lengthscales.clone())
 
     def along(self, other: SufficientStatistics, n: int) -> Self:
         """The same sums, with features for another state's lengthscales."""
@@ -428,10 +424,11 @@ class HilbertState(BufferedStatistics):
         """The features."""
         return self.basis
 
-    def suited(self, lengthscales: Tensor) -> Basis:
-        """As many features for these lengthscales."""
-        basis = self.basis
-        return Basis.choose(lengthscales, basis.low, basis.width, len(basis.joint), basis.main)
+    def chosen(self, lengthscales: Tensor, n: int) -> Self:
+        """The same n points, all held, over as many features for other lengthscales."""
+        old = self.basis
+        basis = Basis.choose(lengthscales, old.low, old.width, len(old.joint), old.main)
+        return super().chosen(basis, n)
 
     def over_features(self, n: int) -> list[OutputStatistics]:
         """The statistics of every output over the features, without the one."""

@@ -139,7 +139,7 @@ class CaGP(StreamingGP):
         return {**super()._sizes(), "p": len(self._numbers())}
 
     def _empty_state(self) -> CaGPState:
-        return CaGPState.empty(self._dim, self._numbers())
+        return CaGPState.empty(self._dim, self.actions.follows_hyperparameters, self._numbers())
 
     def _numbers(self) -> Tensor:
         """All hyperparameters, flat."""
@@ -169,7 +169,7 @@ class CaGP(StreamingGP):
         data = replace(state, rows=state.rows.joined(rows))
         if not len(state.rows):
             S = self._built(data)
-            return data.with_actions(S, self._factor_of(data, S), self._numbers())
+            return replace(data, S=S, L=self._factor_of(data, S), made_with=self._numbers())
         (S, L), budget = self._factored(), self.actions.budget()
         S2 = neighbours(rows.X, 1 if self.append == "block" else budget)
         i, S = S.num_actions, S.append(S2)
@@ -181,8 +181,8 @@ class CaGP(StreamingGP):
         if self.max_actions is not None and S.num_actions > self.max_actions:
             S, L = compress(S, L, u, self._noise(data), budget or self.max_actions)
         surprise = state.chi_square + w.square().sum()
-        data = replace(data, chi_square=surprise, residuals=state.residuals + len(w))
-        return data.with_actions(S, L, self._numbers())
+        residuals, now = state.residuals + len(w), self._numbers()
+        return replace(data, S=S, L=L, made_with=now, chi_square=surprise, residuals=residuals)
 
     def _rescale(self, state: CaGPState, shift: Tensor, factor: Tensor) -> CaGPState:
         """Without the factor of actions that are chosen by the targets: they are built again."""

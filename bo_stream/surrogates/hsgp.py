@@ -118,7 +118,6 @@ class HSGP(FeatureGP):
     )
 
     needs_bounds = True
-    conditions_up_to = 64
 
     def __init__(
         self,
@@ -196,7 +195,7 @@ class HSGP(FeatureGP):
         return float(moved.max()) > MOVED
 
     def _suited_features(self) -> Any:
-        return self.state.suited(self._lengthscales())
+        return self._lengthscales()
 
     def _lengthscales(self) -> Tensor:
         """Lengthscales to choose features for, ``d``: those given, or else the kernel's, geometric
@@ -308,18 +307,15 @@ class HSGP(FeatureGP):
             return None
         mean = self._prior_mean().detach()
 
-        @torch.no_grad()
         def objective(u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-            s2 = (noise @ u).exp().squeeze(-1)
-            logs = [spectrum.logs(lengths @ u, scales @ u) for spectrum, lengths, scales in terms]
-            variances = torch.cat(logs, -1)
-            value, (d_s2, _, d_logs), means = self._evidence(s2, mean, variances, profile_mean)
-            gradient = (s2 * d_s2) @ noise.squeeze(1)
-            pieces = d_logs.split([part.shape[-1] for part in logs], -1)
-            for (spectrum, lengths, scales), piece in zip(terms, pieces, strict=True):
-                d_lengths, d_scales = spectrum.pull(lengths @ u, piece)
-                gradient += d_lengths.flatten() @ lengths.flatten(0, 1)
-                gradient += d_scales.flatten() @ scales.flatten(0, 1)
+            with torch.enable_grad():
+                at = u.detach().requires_grad_()
+                s2 = (noise @ at).exp().squeeze(-1)
+                logs = torch.cat(
+                    [each.logs(lengths @ at, scales @ at) for each, lengths, scales in terms], -1
+                )
+            value, (d_s2, _, d_logs), means = self._evidence(s2, mean, logs, profile_mean)
+            (gradient,) = torch.autograd.grad([s2, logs], at, [d_s2, d_logs])
             return priors.add(u, value, gradient), gradient, means if profile_mean else None
 
         return objective

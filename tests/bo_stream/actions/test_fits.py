@@ -56,7 +56,7 @@ def test_joint_fit_beats_fixed_actions():
 def test_rows_are_divided_anew_by_learned_lengthscales():
     m = model()
     m.fit(60)
-    across = [m.state.rows.X[m.state.block == b].var(0) for b in range(8)]
+    across = [m.state.rows.X[m.state.S.block == b].var(0) for b in range(8)]
     mean = torch.stack(across).mean(0)
     assert mean[0] < 0.3 * mean[1]  # the second input does not matter: blocks are long in it
 
@@ -65,10 +65,10 @@ def test_a_later_fit_keeps_the_actions_until_the_data_have_grown_by_a_quarter():
     m = model()
     m.fit(60)
     learned(m)
-    kept = m.state.block.clone()
+    kept = m.state.S.block.clone()
     m.observe(*data(1, seed=3))
     assert m.fit().evaluations < 20
-    assert torch.equal(m.state.block[:60], kept)
+    assert torch.equal(m.state.S.block[:60], kept)
     m.observe(*data(13, seed=4))  # 74 points
     assert not learning_due(m)
     m.observe(*data(1, seed=5))
@@ -86,9 +86,9 @@ def test_values_merged_by_compression_are_learned_again():
     m.fit()
     m.observe(*data(1, seed=4))
     assert learning_due(m)  # a fit that kept S does not count
-    before, merged = m.log_evidence().item(), m.state.values.clone()
+    before, merged = m.log_evidence().item(), m.state.S.values.clone()
     m.fit()
-    assert m.log_evidence().item() > before and not torch.allclose(m.state.values, merged)
+    assert m.log_evidence().item() > before and not torch.allclose(m.state.S.values, merged)
 
 
 @pytest.mark.slow
@@ -115,10 +115,10 @@ def test_a_stream_is_not_held_in_the_hyperparameters_its_actions_were_merged_und
 def test_a_fit_that_ends_lower_goes_back():
     m = CaGP(*data(60), actions=BlockSparse(8), **RAW)
     m.fit(200)
-    before, values = m.make_mll()().item(), m.state.values
+    before, values = m.make_mll()().item(), m.state.S.values
     m._note(state=replace(m.state, learned=0 * m.state.fitted))
     report = m.fit(10)
-    assert torch.equal(m.state.values, values)
+    assert torch.equal(m.state.S.values, values)
     assert report.value == pytest.approx(before) == m.make_mll()().item()
 
 
@@ -127,29 +127,29 @@ def test_an_interrupted_fit_loses_nothing():
     m = model()
     m.fit(60)
     m.observe(*data(20, seed=3))
-    learned_values, before = m.state.values.clone(), m.make_mll()().item()
+    learned_values, before = m.state.S.values.clone(), m.make_mll()().item()
     with failing(BlockSparse.build, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         m.fit(60)
     assert m.make_mll()().item() >= before - 1e-9
-    assert torch.equal(m.state.values, learned_values) and not m.training
+    assert torch.equal(m.state.S.values, learned_values) and not m.training
 
 
 def test_given_values_are_a_start_in_the_given_order():
     values = torch.linspace(1.0, 2.0, 60)
     m = model(actions=BlockSparse(8, values=values))
-    assert m.state.block.tolist() == sorted(m.state.block.tolist())
+    assert m.state.S.block.tolist() == sorted(m.state.S.block.tolist())
     before = m.log_evidence().item()
     m.fit(20)
-    assert m.state.block.tolist() == sorted(m.state.block.tolist())
+    assert m.state.S.block.tolist() == sorted(m.state.S.block.tolist())
     assert m.log_evidence().item() > before
 
 
 def test_an_optimizer_of_the_user_keeps_the_actions():
     m = model()
-    before, values = m.log_evidence().item(), m.state.values.clone()
+    before, values = m.log_evidence().item(), m.state.S.values.clone()
     fit_gpytorch_mll(m.make_mll(), optimizer=fit_gpytorch_mll_torch, optimizer_kwargs=ADAM)
     assert m.log_evidence().item() > before
-    assert torch.equal(m.state.values, values) and not m.refit_due
+    assert torch.equal(m.state.S.values, values) and not m.refit_due
 
 
 def test_conjugate_gradients_fit_in_turns():

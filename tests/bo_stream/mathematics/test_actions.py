@@ -42,7 +42,7 @@ def data():
     X[10] = X[3]  # a duplicate row
     block = torch.cat([torch.arange(NUM), torch.randint(NUM, (N - NUM,), generator=generator)])
     values = torch.randn(N, generator=generator, dtype=torch.float64)
-    return X, BlockMatrix(block, values.requires_grad_(), NUM), generator
+    return X, BlockMatrix(block, values.requires_grad_()), generator
 
 
 def dense_kernel(kernel: Kernel, X1: torch.Tensor, X2: torch.Tensor) -> torch.Tensor:
@@ -81,7 +81,7 @@ def test_products_and_gradients(name, dense, data):
 @pytest.mark.parametrize("name", KERNELS)
 def test_cross_product_and_gradient_to_points(name, data):
     X, S, generator = data
-    S = BlockMatrix(S.block, S.values.detach(), NUM)
+    S = BlockMatrix(S.block, S.values.detach())
     kernel = make(name).requires_grad_(False)
     X_star = torch.rand(31, D, generator=generator, dtype=torch.float64).requires_grad_()
     weights = torch.randn(31, NUM, generator=generator, dtype=torch.float64)
@@ -97,7 +97,7 @@ def test_no_points_and_no_data(data):
     X, S, _ = data
     kernel = make("rbf")
     assert cross_product(kernel, X[:0], X, S).shape == (0, NUM)
-    nothing = BlockMatrix(S.block[:0], S.values[:0], 0)
+    nothing = BlockMatrix(S.block[:0], S.values[:0])
     assert cross_product(kernel, X, X[:0], nothing).shape == (N, 0)
 
 
@@ -106,7 +106,7 @@ def test_far_points():
     X = torch.rand(64, 1, generator=generator, dtype=torch.float64).sort(0)[0]
     kernel = make("rbf isotropic")
     kernel.base_kernel.lengthscale = 0.01
-    S = BlockMatrix(torch.arange(64) // 8, torch.ones(64, dtype=torch.float64), 8)
+    S = BlockMatrix(torch.arange(64) // 8, torch.ones(64, dtype=torch.float64))
     assert torch.allclose(
         cross_product(kernel, X, X, S), dense_kernel(kernel, X, X) @ S.dense(), atol=1e-15
     )
@@ -116,6 +116,6 @@ def test_no_subnormal_numbers_arise():
     X = torch.tensor([[0.0], [1.0], [30.0]], dtype=torch.float64)
     kernel = make("rbf isotropic")
     kernel.base_kernel.lengthscale = 0.05
-    S = BlockMatrix(torch.tensor([0, 1, 1]), torch.full((3,), 1e-3, dtype=torch.float64), 2)
+    S = BlockMatrix(torch.tensor([0, 1, 1]), torch.full((3,), 1e-3, dtype=torch.float64))
     B = cross_product(kernel, X, X, S)
     assert bool(((B == 0) | (B.abs() > torch.finfo(B.dtype).tiny)).all())

@@ -35,7 +35,7 @@ def problem(seed=0):
     kernel.base_kernel.lengthscale = torch.tensor([[0.4, 0.6]], dtype=torch.float64)
     block = torch.arange(N) * NUM // N
     values = torch.randn(N, generator=generator, dtype=torch.float64)
-    return X, e, noise, kernel, BlockMatrix(block, values, NUM)
+    return X, e, noise, kernel, BlockMatrix(block, values)
 
 
 def losses(kernel, X, S, e, noise):
@@ -152,7 +152,7 @@ def lowest(M):
 
 def block_matrix(n, i, seed=0):
     values = torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return BlockMatrix(torch.arange(n) * i // n, values, i).normalised()
+    return BlockMatrix(torch.arange(n) * i // n, values).normalised()
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["block", "dense"])

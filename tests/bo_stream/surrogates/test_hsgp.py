@@ -10,8 +10,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 
 from bo_stream import HSGP, ExactGP
 from bo_stream.errors import BoundsError, InputError, NoiseError, UnsupportedError
-from bo_stream.mathematics.maximise import grid_maximisers, polished
-from bo_stream.mathematics.sines import Spectrum
+from bo_stream.mathematics.sines import Spectrum, grid_maximisers, polished
 from bo_stream.testing.base import close
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.hsgp_cases import (
