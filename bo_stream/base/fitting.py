@@ -17,21 +17,23 @@ instead.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, cast
 
 import torch
 from botorch.optim.closures.core import ForwardBackwardClosure
 from gpytorch.constraints import Interval
-from gpytorch.likelihoods import Likelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import MarginalLogLikelihood
+from gpytorch.module import Module
 from gpytorch.priors import LogNormalPrior
 from torch import Tensor, nn
 
+from bo_stream.base.gaussian_model import GaussianModel
+from bo_stream.base.stream import Changeable, FitMemory, StreamBuffers
 from bo_stream.errors import InputError, StateError
-from bo_stream.mathematics.shapes import shaped
 
 __all__ = [
     "Ascent",
@@ -39,7 +41,6 @@ __all__ = [
     "ClosedForm",
     "Coordinates",
     "Evaluated",
-    "FitMemory",
     "FitReport",
     "Fittable",
     "LogNormals",
@@ -69,7 +70,7 @@ class Coordinates:
     Positive hyperparameters are represented by their logarithm, others unchanged.
     """
 
-    def __init__(self, model: Any, skip_mean: bool) -> None:
+    def __init__(self, model: Fittable, skip_mean: bool) -> None:
         self.items: list[tuple[nn.Parameter, Interval | None, bool]] = []
         self.names: list[str] = []
         self.lower = self.upper = torch.empty(0, dtype=torch.float64)
@@ -203,7 +204,7 @@ class Coordinates:
         return torch.minimum(torch.maximum(u, self.lower), self.upper)
 
 
-def log_prior(model: Any) -> Tensor:
+def log_prior(model: Module) -> Tensor:
     """Sum of the log priors of all hyperparameters of a module, 0-dim."""
     total = torch.zeros((), dtype=torch.float64)
     for _, module, prior, closure, _ in model.named_priors():
@@ -211,7 +212,7 @@ def log_prior(model: Any) -> Tensor:
     return total
 
 
-def profiled_mean(model: Any) -> bool:
+def profiled_mean(model: Fittable) -> bool:
     """Whether the constant mean of a surrogate is free, so that a fit can profile it out."""
     mean = model.mean_module
     if not isinstance(mean, ConstantMean) or not mean.raw_constant.requires_grad:
@@ -238,7 +239,7 @@ class LogNormals:
     constant: float
 
     @classmethod
-    def of(cls, model: Any, coordinates: Coordinates) -> LogNormals | None:
+    def of(cls, model: Fittable, coordinates: Coordinates) -> LogNormals | None:
         """The priors of a model; None if some are of another kind or on a fixed parameter."""
         location, precision, jacobian = (torch.zeros_like(coordinates.lower) for _ in range(3))
         constant = 0.0
@@ -497,60 +498,41 @@ class FitReport:
         return replace(other, evaluations=self.evaluations + other.evaluations)
 
 
-@dataclass(frozen=True)
-class FitMemory:
-    """The starting information of the next fit; empty before the first.
+class Fittable(Changeable, GaussianModel):
+    """A model with a stream whose hyperparameters can be fitted."""
 
-    Attributes:
-        curvature: Inverse Hessian of the objective in the coordinates of a fit.
-        explored: Number of data when distant starts were last tried, number of data at the last
-            final check, then the coordinates at which the first fit started.
-    """
+    stream: StreamBuffers
 
-    curvature: Tensor = shaped("c c")
-    explored: Tensor = shaped("e")
-
-    @classmethod
-    def empty(cls) -> FitMemory:
-        """Before the first fit."""
-        none = torch.empty(0, dtype=torch.float64)
-        return cls(none.reshape(0, 0), none)
-
-
-class Fittable(Protocol):
-    """What a fit uses of a `StreamingGP`."""
-
-    likelihood: Likelihood
-
-    @property
-    def explores(self) -> bool:
-        """Whether the objective covers all data, so that distant starts can be compared by it."""
-
-    @property
-    def num_observed(self) -> int:
-        """Number of observations that the objective covers."""
-
-    @property
-    def stream(self) -> Any:
-        """The surrogate's stream, including the `FitMemory` of the last fit."""
-
+    @abstractmethod
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """The objective without priors and, with ``profile_mean``, the optimal constant means."""
+        """The objective of the hyperparameters, without priors: 0-dim, differentiable.
+
+        It is evaluated at the current means, and None is returned; or, with ``profile_mean``, at
+        the optimal ones, which are returned (``o``, detached; None if nothing determines them).
+        """
 
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
         """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
+        return None
+
+    @property
+    def explores(self) -> bool:
+        """Whether the objective covers all data, so that a fit may start from distant values."""
+        return True
+
+    @property
+    def num_observed(self) -> int:
+        """Number of observations absorbed."""
+        return int(self.stream.count)
+
+    def _note(self, **changes: Any) -> None:
+        """Replace parts of the stream that posteriors do not depend on."""
+        self._set("stream", self.stream.replaced(self.stream.version, **changes))
 
     def _set_prior_mean(self, means: Tensor) -> None:
-        """Set the constant prior means, ``o``."""
-
-    def _note(self, *, fits: FitMemory) -> None:
-        """Store the memory of a fit."""
-
-    def train(self, mode: bool = True) -> Any:
-        """Switch to training mode."""
-
-    def eval(self) -> Any:
-        """Switch to evaluation mode."""
+        """Set the constant prior means (``o``) of the mean module."""
+        module = cast(ConstantMean, self.mean_module)
+        module.constant = means.reshape(module.constant.shape).to(module.constant)
 
 
 class StreamMLL(MarginalLogLikelihood):
@@ -641,7 +623,7 @@ class _Fit:
 
     def __init__(self, model: Fittable, trust: float | None, most: int) -> None:
         self.model, self.most, self.objective = model, most, objective_of(model, trust)
-        memory: FitMemory = model.stream.contents.fits
+        memory = model.stream.contents.fits
         self.curvature, self.explored = memory.curvature.cpu(), memory.explored.cpu()
         self.far = model.explores and trust is None
         self.path: Ascent | None = None

@@ -30,7 +30,6 @@ from gpytorch.module import Module
 from gpytorch.priors import Prior
 from torch import Tensor, nn
 
-from bo_stream.base.fitting import FitMemory
 from bo_stream.errors import StateError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.rows import Rows
@@ -46,6 +45,7 @@ from bo_stream.mathematics.shapes import (
 __all__ = [
     "Changeable",
     "Derived",
+    "FitMemory",
     "Key",
     "StateLock",
     "Stream",
@@ -87,9 +87,6 @@ class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc
         """Give tensors their present values again if the change in progress fails."""
         for tensor in tensors if self.undo else ():
             self.undo.append(partial(tensor.data.copy_, tensor.detach().clone()))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> StateLock:
-        return StateLock()
 
     def __reduce__(self) -> tuple[type[StateLock], tuple[()]]:
         return StateLock, ()
@@ -207,6 +204,26 @@ class Version:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Version:
         return self
+
+
+@dataclass(frozen=True)
+class FitMemory:
+    """The starting information of the next fit; empty before the first.
+
+    Attributes:
+        curvature: Inverse Hessian of the objective in the coordinates of a fit.
+        explored: Number of data when distant starts were last tried, number of data at the last
+            final check, then the coordinates at which the first fit started.
+    """
+
+    curvature: Tensor = shaped("c c")
+    explored: Tensor = shaped("e")
+
+    @classmethod
+    def empty(cls) -> FitMemory:
+        """Before the first fit."""
+        none = torch.empty(0, dtype=torch.float64)
+        return cls(none.reshape(0, 0), none)
 
 
 @dataclass(frozen=True)
@@ -369,20 +386,12 @@ class Derived(Generic[T]):
     def __init__(self) -> None:
         self.entry: tuple[Key, T] | None = None
 
-    def get(self, key: Key) -> T | None:
-        """The value if it was computed for an equal key, else None."""
-        entry = self.entry
-        return entry[1] if entry is not None and entry[0] == key else None
-
     def made(self, key: Key, make: Callable[[], T]) -> T:
         """The value for a key, computed if there is none for an equal key."""
-        found = self.get(key)
-        return self.put(key, lasting(make)()) if found is None else found
-
-    def put(self, key: Key, value: T) -> T:
-        """Store and return the value for a key that was created before the computation."""
-        self.entry = (key, value)
-        return value
+        entry = self.entry
+        if entry is None or entry[0] != key:
+            self.entry = entry = key, lasting(make)()
+        return entry[1]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Derived[T]:
         made = Derived[T]()

@@ -32,18 +32,10 @@ from torch import Size, Tensor
 
 from bo_stream.base import checkpoint, checks, options, units
 from bo_stream.base.botorch import constructor_arguments
-from bo_stream.base.fitting import (
-    ClosedForm,
-    Coordinates,
-    FitReport,
-    StreamMLL,
-    check_evaluations,
-    fit_model,
-)
-from bo_stream.base.gaussian_model import GaussianModel, PosteriorSnapshot
+from bo_stream.base.fitting import FitReport, Fittable, StreamMLL, check_evaluations, fit_model
+from bo_stream.base.gaussian_model import PosteriorSnapshot
 from bo_stream.base.schedule import shortfall
 from bo_stream.base.stream import (
-    Changeable,
     Derived,
     Key,
     StateLock,
@@ -132,7 +124,7 @@ class PredictiveScore(NamedTuple):
     variance: Tensor
 
 
-class StreamingGP(Changeable, GaussianModel):
+class StreamingGP(Fittable):
     """A Gaussian-process surrogate on a stream of data, with BoTorch's model interface.
 
     Args:
@@ -150,7 +142,6 @@ class StreamingGP(Changeable, GaussianModel):
     promises: ClassVar[Promises]
     needs_bounds: ClassVar[bool] = False
     """Whether the family requires the bounds of its inputs."""
-    stream: StreamBuffers
     conditions_up_to: ClassVar[int] = 0
     """Points that a posterior is conditioned on before it is built anew from the state."""
 
@@ -257,14 +248,6 @@ class StreamingGP(Changeable, GaussianModel):
         """
         return state
 
-    @abstractmethod
-    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """The objective of the hyperparameters, without priors: 0-dim, differentiable.
-
-        It is evaluated at the current means, and None is returned; or, with ``profile_mean``, at
-        the optimal ones, which are returned (``o``, detached; None if nothing determines them).
-        """
-
     def _search(self, max_evals: int | None) -> FitReport:
         """What `fit` does: set the hyperparameters to those that maximise the objective."""
         return fit_model(self, max_evals)
@@ -281,10 +264,6 @@ class StreamingGP(Changeable, GaussianModel):
 
     def _fit_if_due(self, size: int) -> None:
         """Fit after a batch of this size if the family refits by itself; by default it does not."""
-
-    def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
-        """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
-        return None
 
     def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
         """The state for targets ``(y - shift) / factor`` (both ``o``), with noise to match."""
@@ -470,11 +449,6 @@ class StreamingGP(Changeable, GaussianModel):
             )
 
     @property
-    def num_observed(self) -> int:
-        """Number of observations absorbed."""
-        return int(self.stream.count)
-
-    @property
     def effective_observations(self) -> float:
         """Total weight of the observations: `num_observed`, less what was forgotten."""
         return float(self.state.weight if self.promises.additive else self.num_observed)
@@ -493,10 +467,6 @@ class StreamingGP(Changeable, GaussianModel):
         """Replace parts of the stream that posteriors depend on."""
         self._set("stream", self.stream.replaced(**changes))
         self._show_typical_noise()
-
-    def _note(self, **changes: Any) -> None:
-        """Replace parts of the stream that posteriors do not depend on."""
-        self._set("stream", self.stream.replaced(self.stream.version, **changes))
 
     @property
     def _like(self) -> Tensor:
@@ -519,11 +489,6 @@ class StreamingGP(Changeable, GaussianModel):
     def _prior(self) -> Prior:
         """The current hyperparameters, differentiable."""
         return Prior(self.covar_module, self._noise_scale(), self._prior_mean())
-
-    def _set_prior_mean(self, means: Tensor) -> None:
-        """Set the constant prior means (``o``) of the mean module."""
-        module = cast(ConstantMean, self.mean_module)
-        module.constant = means.reshape(module.constant.shape).to(module.constant)
 
     def _noise_of_an_observation(self) -> Tensor | None:
         """The typical noise variance (``o``), transformed; None if no noise was seen."""
@@ -560,11 +525,6 @@ class StreamingGP(Changeable, GaussianModel):
         return StreamMLL(self)
 
     @property
-    def explores(self) -> bool:
-        """Whether the objective covers all data, so that a fit may start from distant values."""
-        return True
-
-    @property
     def refit_due(self) -> bool:
         """Whether the refit schedule asks for a `fit`; False for families without a schedule."""
         return False
@@ -589,8 +549,11 @@ class StreamingGP(Changeable, GaussianModel):
         finally:
             self._hyperparameters_changed()
 
+    @exclusive
+    @torch.inference_mode(False)
     def custom_fit(
         self,
+        /,
         mll: MarginalLogLikelihood,
         closure: Callable[..., Any] | None = None,
         closure_kwargs: dict[str, Any] | None = None,
@@ -614,23 +577,17 @@ class StreamingGP(Changeable, GaussianModel):
         if optimizer is None:
             self.fit(options.get("max_evals", options.get("options", {}).get("maxiter")))
         else:
-            self._climb(objective, optimizer, options)
+            objective.climb(optimizer, options)
+            self._hyperparameters_changed()
         return mll.eval()
-
-    @exclusive
-    @torch.inference_mode(False)
-    def _climb(
-        self, objective: StreamMLL, optimizer: Callable[..., Any], options: Mapping[str, Any]
-    ) -> None:
-        """Fit by a user's optimizer."""
-        objective.climb(optimizer, options)
-        self._hyperparameters_changed()
 
     # -- posterior -------------------------------------------------------------------------------
 
     def _snapshot(self) -> PosteriorSnapshot:
-        found = self._posterior.get(self._key())
-        return self._renewed_snapshot() if found is None else found
+        entry = self._posterior.entry
+        if entry is not None and entry[0] == self._key():
+            return entry[1]
+        return self._renewed_snapshot()
 
     @exclusive  # waits for a change in progress
     @lasting
@@ -643,7 +600,9 @@ class StreamingGP(Changeable, GaussianModel):
         if process is None:
             process = self._build_process(self.state)
         noise = self._noise_of_an_observation()
-        return self._posterior.put(key, PosteriorSnapshot(process, noise, self.outcome_map()))
+        snapshot = PosteriorSnapshot(process, noise, self.outcome_map())
+        self._posterior.entry = key, snapshot
+        return snapshot
 
     def _conditioned(
         self, process: PosteriorProcess, batches: Sequence[Rows] | None

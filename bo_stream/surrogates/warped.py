@@ -22,9 +22,9 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from bo_stream.base.checkpoint import entries
-from bo_stream.base.fitting import FitMemory, FitReport
+from bo_stream.base.fitting import FitReport
 from bo_stream.base.options import CommonOptions
-from bo_stream.base.stream import Derived, all_or_nothing
+from bo_stream.base.stream import Derived, FitMemory, all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.units import change_of_units
 from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
