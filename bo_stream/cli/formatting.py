@@ -39,10 +39,8 @@ def as_json(value: Mapping[str, Any] | pd.DataFrame) -> str:
 
     if isinstance(value, pd.DataFrame):
         return value.to_json(orient="records", double_precision=15)
-    plain = {
-        k: json.loads(as_json(v)) if isinstance(v, pd.DataFrame) else v for k, v in value.items()
-    }
-    return json.dumps(plain)
+    frames = {k: json.loads(as_json(v)) for k, v in value.items() if isinstance(v, pd.DataFrame)}
+    return json.dumps({**value, **frames})
 
 
 def summary(loaded: LoadedCampaign) -> dict[str, str]:
