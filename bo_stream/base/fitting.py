@@ -226,41 +226,42 @@ def profiled_mean(model: Fittable) -> bool:
 class LogNormals:
     """Log-normal priors of some coordinates, logarithms of hyperparameters.
 
+    In a logarithm u, the Jacobian completes the square: ``-(u - l)^2 / (2 s^2) - u`` is largest at
+    ``l - s^2``.
+
     Attributes:
-        location: Of the logarithms; zero where there is no prior.
+        top: The logarithms where their densities are largest; zero where there is no prior.
         precision: Inverse variances of the logarithms; likewise.
-        jacobian: One where there is a prior, else zero.
-        constant: What does not depend on the coordinates, in nats.
+        constant: The log densities there, summed, in nats.
     """
 
-    location: Tensor
+    top: Tensor
     precision: Tensor
-    jacobian: Tensor
     constant: float
 
     @classmethod
     def of(cls, model: Fittable, coordinates: Coordinates) -> LogNormals | None:
         """The priors of a model; None if some are of another kind or on a fixed parameter."""
-        location, precision, jacobian = (torch.zeros_like(coordinates.lower) for _ in range(3))
+        top, precision = torch.zeros_like(coordinates.lower), torch.zeros_like(coordinates.lower)
         constant = 0.0
         for name, module, prior, _, _ in model.named_priors():
             short = name.rpartition(".")[2].removesuffix("_prior")
             raw = getattr(module, f"raw_{short}", None)
             own = None if raw is None else coordinates.place(raw)
-            if type(prior) is not LogNormalPrior or own is None or bool(jacobian[own].any()):
+            if type(prior) is not LogNormalPrior or own is None or bool(precision[own].any()):
                 return None
-            sd = prior.scale.double().cpu().reshape(-1).expand(own.stop - own.start)
-            location[own], precision[own] = prior.loc.double().cpu().reshape(-1), sd**-2
-            jacobian[own] = 1.0
-            constant -= float((sd * math.sqrt(2.0 * math.pi)).log().sum())
-        return cls(location, precision, jacobian, constant)
+            location, sd = (t.double().cpu().reshape(-1) for t in (prior.loc, prior.scale))
+            top[own], precision[own] = location - sd**2, sd**-2
+            each = 0.5 * sd**2 - location - (sd * math.sqrt(2.0 * math.pi)).log()
+            constant += float(each.expand(own.stop - own.start).sum())
+        return cls(top, precision, constant)
 
     def add(self, u: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
         """The value plus log priors; theirs are added to the gradient in place."""
-        away = u - self.location
+        away = u - self.top
         pull = self.precision * away
-        gradient.sub_(pull).sub_(self.jacobian)
-        return value + (self.constant - 0.5 * (pull @ away) - self.jacobian @ u)
+        gradient.sub_(pull)
+        return value + (self.constant - 0.5 * (pull @ away))
 
 
 Objective = Callable[[], tuple[Tensor, Tensor | None]]

@@ -124,15 +124,6 @@ class Surprise:
         return float(self.total) / math.sqrt(variance) if variance > 0.0 else 0.0
 
     @property
-    def size(self) -> float:
-        """The relative misfit; 0 before any data.
-
-        For shortfalls it is the excess of the residuals' variance over the predicted one.
-        """
-        information = float(self.information)
-        return float(self.total) / information if information > 0.0 else 0.0
-
-    @property
     def behind(self) -> bool:
         """Whether the model does significantly worse than its own predictions imply."""
         return float(self.count) >= AT_LEAST and self.sigmas > SIGMAS

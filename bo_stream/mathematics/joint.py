@@ -310,19 +310,15 @@ class Integral(Protocol):
     @property
     def total(self) -> Tensor:
         """Weighted sum of the variances, ``batch x o``."""
-        ...
 
     def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``: ``batch x o x q x q'``."""
-        ...
 
     def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``: ``batch x o x q``."""
-        ...
 
     def conditioned(self, factors: Factors) -> Self:
         """The sums under the process conditioned on data."""
-        ...
 
 
 @dataclass(frozen=True)

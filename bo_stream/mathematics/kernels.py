@@ -46,7 +46,6 @@ __all__ = [
     "product_factors",
     "scaled",
     "smooth_matern",
-    "smoothed",
     "stationary",
 ]
 
@@ -64,7 +63,10 @@ def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
 
 def frozen_kernel(kernel: Kernel) -> Kernel:
     """A detached float64 copy of the kernel, with second derivatives."""
-    return smoothed(copy.deepcopy(kernel).requires_grad_(False).double().eval())
+    frozen = copy.deepcopy(kernel).requires_grad_(False).double().eval()
+    for part in frozen.modules():
+        part.__class__ = SMOOTHER.get(type(part), type(part))
+    return frozen
 
 
 def of_outputs(kernel: Kernel, index: list[int]) -> Kernel:
@@ -311,11 +313,3 @@ class Categorical(CategoricalKernel):
 
 
 SMOOTHER: dict[type, type[Kernel]] = {MaternKernel: SmoothMatern, CategoricalKernel: Categorical}
-
-
-def smoothed(kernel: Kernel) -> Kernel:
-    """The kernel, whose parts become those of this module in place."""
-    for part in kernel.modules():
-        if type(part) in SMOOTHER:
-            part.__class__ = SMOOTHER[type(part)]
-    return kernel

@@ -134,19 +134,15 @@ class PriorBasis(Protocol):
 
     def __call__(self, X: Tensor) -> Tensor:
         """Values at points ``batch x q x d``: ``batch x o x q x r``, differentiable."""
-        ...
 
     def prior(self, outputs: int, sample_shape: Size) -> Path:
         """Sample functions of the prior, less its mean."""
-        ...
 
     def functionals(self, f: Path) -> Tensor:
         """The functionals of sample functions of the prior, with their noise: ``batch x o x r``."""
-        ...
 
     def outputs(self, index: list[int]) -> Self:
         """Those of some of the outputs."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -187,7 +183,6 @@ class FeatureMap(Protocol):
 
     def features(self, X: Tensor) -> Tensor:
         """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
-        ...
 
     def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
         """Features and their derivatives in k coordinates, without an autograd graph.
@@ -199,7 +194,6 @@ class FeatureMap(Protocol):
             ``batch x q x (1 + k) x f``, the values first; and a function from gradients in the
             coordinates to gradients in X.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ def shaped(shape: str, sign: Sign = "any") -> Any:
 
     Args:
         shape: Numbers, or letters for sizes: ``"n d"``; equal letters are equal sizes. ``d``, ``o``
-            and ``n`` are the numbers of inputs, outputs and observations. For a tuple of tensors
-            one after the other, with semicolons between.
+            and ``n`` are the numbers of inputs, outputs and observations.
         sign: ``"positive"``, ``"not negative"``, or ``"extended"`` if entries may be infinite.
 
     Example:
@@ -62,37 +61,26 @@ def nested(**letters: str) -> Any:
 
 
 def tensors_of(state: Any) -> Iterator[tuple[str, Tensor]]:
-    """Names and tensors of a state; those of a state or tuple inside it as ``outer_inner``."""
+    """Names and tensors of a state; those of a state inside it as ``outer_inner``."""
     for part in _names(state.__class__):
         value = getattr(state, part)
         if isinstance(value, Tensor):
             yield part, value
-        elif isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value):
-            for i, tensor in enumerate(value):
-                yield f"{part}_{i}", tensor
         elif is_dataclass(value):
             for name, tensor in tensors_of(value):
                 yield f"{part}_{name}", tensor
 
 
-def with_tensors(state: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The same state with other tensors, by the names of `tensors_of`."""
-    return _rebuilt(state, tensors, "")
-
-
-def _rebuilt(state: Any, tensors: Mapping[str, Tensor], outer: str) -> Any:
-    """One dataclass of a state with other tensors, whose names begin with ``outer``."""
+def with_tensors(state: Any, tensors: Mapping[str, Tensor], outer: str = "") -> Any:
+    """The same state with other tensors, by the names of `tensors_of` after ``outer``."""
     values, same = dict[str, Any](), True
     for name in _names(state.__class__):
-        value = getattr(state, name)
-        inner = outer + name
+        before = value = getattr(state, name)
         if isinstance(value, Tensor):
-            value = tensors[inner]
-        elif isinstance(value, tuple) and all(isinstance(v, Tensor) for v in value):
-            value = tuple(tensors[f"{inner}_{i}"] for i in range(len(value)))
+            value = tensors[outer + name]
         elif is_dataclass(value):
-            value = _rebuilt(value, tensors, f"{inner}_")
-        same = same and value is getattr(state, name)
+            value = with_tensors(value, tensors, f"{outer}{name}_")
+        same = same and value is before
         values[name] = value
     return state if same else type(state)(**values)
 
@@ -150,9 +138,6 @@ def check_shapes(state: Any, sizes: Mapping[str, int]) -> dict[str, int]:
             known |= {b: found[a] for a, b in letters.items()}
         elif isinstance(value, Tensor):
             _check(part, value, known, part.metadata.get("shape"))
-        elif isinstance(value, tuple) and "shape" in part.metadata:
-            for tensor, shape in zip(value, part.metadata["shape"].split(";"), strict=True):
-                _check(part, tensor, known, shape)
     return known
 
 

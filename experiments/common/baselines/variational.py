@@ -16,7 +16,7 @@ transformed space.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,7 +33,7 @@ from bo_stream.mathematics.inducing import (
     solve,
 )
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.shapes import nested, shaped
 
 JITTER = 1e-8
 """Variance of the independent noise of an inducing value, relative to the mean prior variance."""
@@ -68,12 +68,25 @@ class Before:
 
 
 @dataclass(frozen=True)
+class Leaves:
+    """A tensor for each of what is learned: Z, ``mu``, ``T`` and the hyperparameters."""
+
+    Z: Tensor = shaped("M d")
+    mu: Tensor = shaped("M")
+    T: Tensor = shaped("M M")
+    learned: Tensor = shaped("h")
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter((self.Z, self.mu, self.T, self.learned))
+
+
+@dataclass(frozen=True)
 class AdamMoments:
     """Adam's moments of Z, ``mu``, ``T`` and the hyperparameters, after so many steps."""
 
     step: Tensor = shaped("")
-    first: tuple[Tensor, ...] = shaped("M d; M; M M; h")
-    second: tuple[Tensor, ...] = shaped("M d; M; M M; h")
+    first: Leaves = nested()
+    second: Leaves = nested()
 
     def padded(self, leaves: Sequence[Tensor]) -> AdamMoments:
         """With zeros for coordinates that have joined since."""
@@ -82,7 +95,7 @@ class AdamMoments:
             wide = [torch.zeros_like(p, requires_grad=False) for p in leaves]
             for t, own in zip(moments, wide, strict=True):
                 own[tuple(slice(n) for n in t.shape)] = t
-            both.append(tuple(wide))
+            both.append(Leaves(*wide))
         return AdamMoments(self.step, *both)
 
     def climbed(
@@ -92,9 +105,9 @@ class AdamMoments:
         spread, ``d``.
         """
         step, one = self.step + 1.0, torch.ones_like(spread[:1])
-        first = tuple(m + 0.1 * (g - m) for m, g in zip(self.first, gradients, strict=True))
+        first = Leaves(*(m + 0.1 * (g - m) for m, g in zip(self.first, gradients, strict=True)))
         pairs = zip(self.second, gradients, strict=True)
-        second = tuple(v + 0.001 * (g.square() - v) for v, g in pairs)
+        second = Leaves(*(v + 0.001 * (g.square() - v) for v, g in pairs))
         units = (spread, one, one, one)
         with torch.no_grad():
             for p, m, v, unit in zip(leaves, first, second, units, strict=True):
@@ -122,7 +135,7 @@ class OnlineSVGPState:
         """The state before any data."""
         none = torch.zeros(0, dtype=torch.float64)
         q = Inducing(none.reshape(0, dim), none, none.reshape(0, 0), none)
-        pieces = (q.Z, q.mu, q.T, none)
+        pieces = Leaves(q.Z, q.mu, q.T, none)
         moments = AdamMoments(none.new_zeros(()), pieces, pieces)
         batch = Batch(q.Z, none, none)
         return cls(q, Before(q, q.T, none.new_zeros(())), batch, moments, none)
