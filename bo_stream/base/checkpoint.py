@@ -205,8 +205,6 @@ VERSION = 5
 TRANSFORMS = {"input_transform": Normalize, "outcome_transform": Standardize}
 """Transforms that are made again, by the name of their argument; others are handed in."""
 
-NO_CHECKPOINT = "a complete file written by `save`", "one that is damaged, or of another kind"
-
 _LOADABLE: dict[str, type[Any]] = {}
 
 
@@ -221,6 +219,7 @@ def loadable(kind: type[Any]) -> None:
         _LOADABLE[_registered(kind)] = kind
 
 
+@exclusive
 def dumps(model: Any) -> bytes:
     """Serialise a surrogate to the contents of a file.
 
@@ -230,15 +229,31 @@ def dumps(model: Any) -> bytes:
     Raises:
         UnsupportedError: if its class cannot be built from the options in its attributes.
     """
-    file = io.BytesIO()
     try:
-        torch.save(_describe(model), file)
+        arguments = model._arguments()
     except AttributeError as error:
         raise UnsupportedError(
             "a surrogate whose class keeps its options in attributes of the same names",
             f"a {type(model).__name__} ({error})",
             "Save its `state_dict()`, and load that into a surrogate built by the same code.",
         ) from error
+    kinds = {n: _kind(value) for n, value in arguments.items() if isinstance(value, nn.Module)}
+    plain = {n: _plain(value) for n, value in arguments.items() if n not in kinds}
+    own = {n: _class_name(arguments[n]) for n, value in plain.items() if not is_plain(value)}
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "class": _registered(type(model)),
+        "arguments": {name: value for name, value in plain.items() if name not in own},
+        "handed_in": own,
+        "kinds": kinds,
+        "numbers": _numbers(arguments),
+        "outcomes_left_out": getattr(model, "_outcomes_left_out", False),
+        "learned": {name: p.requires_grad for name, p in model.named_parameters()},
+        "state": {name: value.detach().clone() for name, value in model.state_dict().items()},
+    }
+    file = io.BytesIO()
+    torch.save(document, file)
     return file.getvalue()
 
 
@@ -310,16 +325,16 @@ def read(contents: bytes, name: str = "the checkpoint") -> dict[str, Any]:
         The arguments of `build`. Its entries ``kinds`` and ``handed_in`` describe by name the
         modules, which may have to be handed in, and what must be.
     """
-    file = io.BytesIO(contents)
-    try:
-        with zipfile.ZipFile(file) as archive:
-            damaged = archive.testzip()  # torch itself does not look at the checksums
-        file.seek(0)
-        document: Any = None if damaged else torch.load(file, "cpu", weights_only=True)
-    except Exception as error:
-        raise StateError(*NO_CHECKPOINT, f"Nothing was built of {name}.") from error
+    document: Any = None
+    with suppress(Exception), zipfile.ZipFile(io.BytesIO(contents)) as archive:
+        if archive.testzip() is None:  # torch itself does not look at the checksums
+            document = torch.load(io.BytesIO(contents), "cpu", weights_only=True)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise StateError(*NO_CHECKPOINT, f"Nothing was built of {name}.")
+        raise StateError(
+            "a complete file written by `save`",
+            "one that is damaged, or of another kind",
+            f"Nothing was built of {name}.",
+        )
     if document.get("version") != VERSION:
         raise StateError(
             f"a checkpoint of version {VERSION}",
@@ -337,6 +352,12 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
         name: Name used in error messages.
         modules: As for `load`.
     """
+    if document["class"] not in _LOADABLE:
+        raise StateError(
+            f"a family that has been imported: {', '.join(_LOADABLE)}",
+            document["class"],
+            "Import the module that defines it, then load.",
+        )
     kinds, needed = document["kinds"], document["handed_in"]
     known = [*kinds, *needed]
     unknown = [key for key in modules if key not in known]
@@ -349,7 +370,7 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
             arguments = _arguments(document, modules)
             unlike += _unlike(kinds, {name: arguments.get(name) for name in TRANSFORMS})
             if not unlike:
-                model = _class_of(document["class"])(**arguments)
+                model = _LOADABLE[document["class"]](**arguments)
                 unlike = _unlike(kinds, model._arguments())
             if not unlike:
                 model.load_state_dict(document["state"])
@@ -357,7 +378,8 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
                     model.get_parameter(parameter).requires_grad_(learned)
                 model._outcomes_left_out = document["outcomes_left_out"]
                 saved, found = document["numbers"], _numbers(model._arguments())
-                unlike = [key for key in saved if not _close(saved[key], found[key])]
+                close = partial(torch.allclose, rtol=1e-5, equal_nan=True)  # on any processor
+                unlike = [key for key in saved if not close(saved[key], found[key])]
     except StateError:
         raise
     except Exception as error:
@@ -378,27 +400,6 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
             "releases of gpytorch and BoTorch that saved it.",
         )
     return model
-
-
-@exclusive
-def _describe(model: Any) -> dict[str, Any]:
-    """Describe a surrogate as plain containers and tensors."""
-    arguments = model._arguments()
-    kinds = {n: _kind(value) for n, value in arguments.items() if isinstance(value, nn.Module)}
-    plain = {n: _plain(value) for n, value in arguments.items() if n not in kinds}
-    own = {n: _class_name(arguments[n]) for n, value in plain.items() if not is_plain(value)}
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "class": _registered(type(model)),
-        "arguments": {name: value for name, value in plain.items() if name not in own},
-        "handed_in": own,
-        "kinds": kinds,
-        "numbers": _numbers(arguments),
-        "outcomes_left_out": getattr(model, "_outcomes_left_out", False),
-        "learned": {name: p.requires_grad for name, p in model.named_parameters()},
-        "state": {name: value.detach().clone() for name, value in model.state_dict().items()},
-    }
 
 
 def _arguments(document: Mapping[str, Any], modules: Mapping[str, Any]) -> dict[str, Any]:
@@ -451,11 +452,6 @@ def _numbers(arguments: Mapping[str, Any]) -> dict[str, Tensor]:
     return found
 
 
-def _close(a: Tensor, b: Tensor) -> bool:
-    """Whether numbers are equal up to the rounding of another processor."""
-    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, equal_nan=True)
-
-
 def _plain(value: Any) -> Any:
     """An argument as plain containers and tensors; what is neither stays as it is."""
     if isinstance(value, Tensor):
@@ -470,14 +466,3 @@ def _class_name(value: Any) -> str:
 def _registered(kind: type[Any]) -> str:
     """The name of a class in a checkpoint."""
     return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
-
-
-def _class_of(name: str) -> type[Any]:
-    """Look up an imported class by name."""
-    if name not in _LOADABLE:
-        raise StateError(
-            f"a family that has been imported: {', '.join(_LOADABLE)}",
-            name,
-            "Import the module that defines it, then load.",
-        )
-    return _LOADABLE[name]

@@ -110,9 +110,9 @@ def checked_bounds(bounds: Any, X: Tensor) -> Tensor | None:
     try:
         given = bounds if isinstance(bounds, Tensor) else np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        got = repr(bounds) if isinstance(bounds, str) else type(bounds).__name__
-        remedy = "Stack lower and upper bounds."
-        raise BoundsError("bounds `2 x d`, or 'unit'", got, remedy) from error
+        raise BoundsError(
+            "bounds `2 x d`, or 'unit'", repr(bounds), "Stack lower and upper bounds."
+        ) from error
     value = torch.as_tensor(given).detach().to(dtype=torch.float64, device=X.device)
     if value.shape != (2, X.shape[1]):
         raise ShapeError(

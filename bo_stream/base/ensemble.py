@@ -119,11 +119,6 @@ class KernelEnsemble:
             generator = torch.Generator().manual_seed(seed)
         return cls(*_drawn(_with_same_state(model), size, generator))
 
-    @property
-    def size(self) -> int:
-        """The number of kernels."""
-        return len(self.weights)
-
     def processes(self, model: StreamingGP) -> list[PosteriorProcess]:
         """The posterior process under each kernel, for the surrogate's current state.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from importlib import import_module
-from typing import Any, Literal, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict, cast, get_type_hints
 
 import numpy as np
 import torch
@@ -27,7 +27,9 @@ from torch import Size, Tensor
 from bo_stream.errors import InputError, OptionError, UnsupportedError
 
 __all__ = [
+    "LEAST_NOISE",
     "CommonOptions",
+    "constructor_arguments",
     "default_kernel",
     "from_plain",
     "is_plain",
@@ -122,16 +124,55 @@ def publish_signature(family: type) -> None:
         named = dict(zip(names, args[first:], strict=False))
         init(self, *args[:first], *args[first + len(names) :], **named, **keywords)
 
-    seen: Any = construct
-    seen.__signature__ = inspect.Signature([*data, *options])
-    kind: Any = family
-    kind.__init__, kind.__signature__ = seen, inspect.Signature([*data[1:], *options])
+    cast(Any, construct).__signature__ = inspect.Signature([*data, *options])
+    kind = cast(Any, family)
+    kind.__init__, kind.__signature__ = construct, inspect.Signature([*data[1:], *options])
 
 
 def own_options(family: type) -> list[str]:
     """Names of a family's own options, without data and common options."""
     data = ("self", "train_X", "train_Y", "train_Yvar")
     return [n for n in inspect.signature(family).parameters if n not in (*data, *_DEFAULTS)]
+
+
+LEAST_NOISE = 1e-6
+"""Noise variance substituted for exact evaluations (variance zero), relative to the outcomes'
+variance: gpytorch's floor for standardised outcomes."""
+
+
+def constructor_arguments(
+    family: Any, data: Mapping[str, Any], options: dict[str, Any]
+) -> dict[str, Any]:
+    """A family's constructor arguments; see `StreamingGP.construct_inputs`.
+
+    Args:
+        family: A subclass of `StreamingGP`.
+        data: ``train_X``, ``train_Y``, and optionally ``train_Yvar``.
+        options: Further arguments by name.
+    """
+    unknown = sorted(set(options) - set(inspect.signature(family).parameters))
+    if unknown:
+        raise UnsupportedError(
+            f"options of {family.__name__}, and a search space of plain numbers",
+            ", ".join(unknown),
+            "Check the spelling; encode categories as numbers (in Ax, by its transforms).",
+        )
+    inputs: dict[str, Any] = {**data, "loads_data": False}
+    if "train_Yvar" in inputs:
+        inputs["train_Yvar"] = _with_floor(inputs["train_Yvar"], inputs["train_Y"])
+    bounds = options.get("bounds")
+    unit = family.needs_bounds and bounds is None and options.get("grid") is None
+    if isinstance(bounds, Tensor | list | tuple):
+        value = torch.as_tensor(bounds, dtype=torch.float64)
+        unit = value.ndim == 2 and value.T.unique(dim=0).tolist() == [[0.0, 1.0]]
+    return {**inputs, **options, **({"bounds": "unit"} if unit else {})}
+
+
+def _with_floor(Yvar: Tensor, Y: Tensor) -> Tensor:
+    """Replace variances of zero by the floor."""
+    scale = Y.var(0) if len(Y) > 1 else torch.zeros_like(Y[:1].sum(0))
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    return torch.where(Yvar == 0, LEAST_NOISE * scale, Yvar)
 
 
 def default_kernel(
@@ -183,15 +224,12 @@ def noise_mode_of(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
     Raises:
         UnsupportedError: for a likelihood that no surrogate supports.
     """
-    if getattr(likelihood, "second_noise_covar", None) is not None:
-        raise UnsupportedError(
-            "known or learned noise",
-            "learn_additional_noise=True",
-            "Give train_Yvar and likelihood=GaussianLikelihood() for noise of learned scale.",
-        )
     if likelihood is not None and not isinstance(likelihood, GaussianLikelihood):
         raise UnsupportedError(
-            "a GaussianLikelihood", type(likelihood).__name__, "Give known noise as train_Yvar."
+            "a GaussianLikelihood",
+            type(likelihood).__name__,
+            "Give known noise as train_Yvar, with likelihood=GaussianLikelihood() if its scale is "
+            "to be learned.",
         )
     if Yvar is None:
         return "learned"

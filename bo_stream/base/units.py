@@ -66,9 +66,7 @@ def input_transform_for(choice: Any, X: Tensor, bounds: Tensor | None) -> InputT
         return None
     if choice is not DEFAULT:
         frozen = frozen_transform(cast(InputTransform, choice), X)
-        probe = X.double() if bounds is None else bounds
-        probe = probe if len(probe) else probe.new_zeros(1, X.shape[1])
-        if frozen.transform(probe).shape[-1] != X.shape[1]:
+        if frozen.transform(X.double() if bounds is None else bounds).shape[-1] != X.shape[1]:
             raise UnsupportedError(
                 "an input transform that keeps the number of inputs",
                 f"{type(frozen).__name__}, which changes it",
@@ -96,18 +94,17 @@ def bounds_for(bounds: Any, choice: Any, X: Tensor) -> Tensor | None:
     """
     if not (isinstance(bounds, str) and bounds == "unit"):
         return checked_bounds(bounds, X)
-    cube = torch.tensor([[0.0], [1.0]]).to(X).expand(2, X.shape[1]).double()
-    if choice is None or choice is DEFAULT:
-        return checked_bounds(cube, X)
-    try:
-        raw = raw_inputs(frozen_transform(cast(InputTransform, choice), X), cube)
-    except NotImplementedError as error:
-        raise UnsupportedError(
-            "bounds, or an invertible input transform that implies them",
-            type(choice).__name__,
-            "Give the raw bounds of the inputs (in Ax: model_options={'bounds': ...}).",
-        ) from error
-    return checked_bounds(raw.sort(0).values, X)
+    raw = torch.tensor([[0.0], [1.0]]).to(X).expand(2, X.shape[1]).double()
+    if choice is not None and choice is not DEFAULT:
+        try:
+            raw = raw_inputs(frozen_transform(cast(InputTransform, choice), X), raw).sort(0).values
+        except NotImplementedError as error:
+            raise UnsupportedError(
+                "bounds, or an invertible input transform that implies them",
+                type(choice).__name__,
+                "Give the raw bounds of the inputs (in Ax: model_options={'bounds': ...}).",
+            ) from error
+    return checked_bounds(raw, X)
 
 
 def outcome_transform_for(choice: Any, Y: Tensor, Yvar: Tensor | None) -> OutcomeTransform | None:

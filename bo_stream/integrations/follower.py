@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.base.botorch import LEAST_NOISE
+from bo_stream.base.options import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.outcomes.observations import Observations
