@@ -42,7 +42,6 @@ from bo_stream.mathematics.inducing import (
     Update,
     dense,
     diagonal,
-    eye,
     factor_B,
     log_gaussian_terms,
     log_noise_model,
@@ -51,6 +50,7 @@ from bo_stream.mathematics.inducing import (
     solve,
     update,
 )
+from bo_stream.mathematics.linalg import inverse_factor
 
 __all__ = [
     "OIPS",
@@ -541,7 +541,7 @@ def drop_losses(state: SGPRState) -> Tensor:
     divergence (MATHS 4.1), so the loss is added to the divergence from the best possible update.
     """
     L_B, beta, _ = factor_B(state.G, state.c)
-    W = solve(state.L, eye(state.L, state.size))  # L^-1; columns belong to inducing points
+    W = inverse_factor(state.L)  # columns belong to inducing points
     r = 1.0 / W.square().sum(0)
     V = solve(L_B, W)
     s = r * V.square().sum(0)

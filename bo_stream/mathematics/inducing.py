@@ -34,7 +34,7 @@ from torch import Tensor
 
 from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import Prior
-from bo_stream.mathematics.linalg import bordered, chol_psd
+from bo_stream.mathematics.linalg import bordered, chol_psd, inverse_factor
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
@@ -49,7 +49,6 @@ __all__ = [
     "dense",
     "diagonal",
     "empty_state",
-    "eye",
     "factor_B",
     "log_gaussian_terms",
     "log_noise_model",
@@ -242,7 +241,7 @@ def solve(L: Tensor, B: Tensor) -> Tensor:
 
 def factor_B(G: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """``L_B = chol(I + G)``, ``beta = L_B^-1 c`` and ``kappa`` (MATHS 3.2), O(M^3)."""
-    L_B = torch.linalg.cholesky(G + eye(G, G.shape[-1]))
+    L_B = torch.linalg.cholesky(G.diagonal_scatter(G.diagonal() + 1.0))
     beta = solve(L_B, c)
     return L_B, beta, 0.5 * beta.square().sum() - L_B.diagonal().log().sum()
 
@@ -250,11 +249,6 @@ def factor_B(G: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def log_gaussian_terms(e: Tensor, d: Tensor) -> Tensor:
     """``sum_i -1/2 [log(2 pi d_i) + e_i^2 / d_i]``."""
     return -0.5 * ((2.0 * math.pi * d).log() + e.square() / d).sum()
-
-
-def eye(like: Tensor, size: int) -> Tensor:
-    """The identity, float64, where ``like`` is."""
-    return torch.eye(size, dtype=torch.float64, device=like.device)
 
 
 # -- update ----------------------------------------------------------------------------------------
@@ -388,7 +382,7 @@ def _old_columns(
     z = state.Z[dropped]
     A_z = solve(L_b, dense(kernel, Z, z))
     A_a = A_a.index_copy(1, dropped, A_z)
-    W = solve(state.L, eye(Z, state.size)[:, dropped])
+    W = inverse_factor(state.L)[:, dropped]
     trace = ((W.mT @ state.G @ W) * (dense(kernel, z) - A_z.mT @ A_z)).sum()
     return A_a, trace
 

@@ -28,7 +28,6 @@ from bo_stream.mathematics.inducing import (
     GreedyVariance,
     dense,
     diagonal,
-    eye,
     log_gaussian_terms,
     solve,
 )
@@ -156,7 +155,7 @@ def joined(q: Inducing, Z: Tensor, kernel: Kernel) -> Inducing:
     size, every = q.size + len(Z), torch.cat([q.Z, Z])
     variance = diagonal(kernel, every).mean()
     new = JITTER * variance.expand(len(Z))
-    T = torch.block_diag(q.T, eye(Z, len(Z))).reshape(size, size)
+    T = torch.block_diag(q.T, torch.eye(len(Z)).to(Z)).reshape(size, size)
     share = torch.cat([nugget(q, kernel), new]) / variance
     return Inducing(every, torch.cat([q.mu, Z.new_zeros(len(Z))]), T, share)
 

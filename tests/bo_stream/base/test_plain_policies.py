@@ -9,35 +9,23 @@ import pytest
 import torch
 from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 
-from bo_stream import Box, Campaign, OnlineSGPR
+from bo_stream import Box, Campaign, OnlineSGPR, growth
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.base.options import from_plain, to_plain
 from bo_stream.base.schedule import RefitSchedule
 from bo_stream.errors import InputError
-from bo_stream.growth import (
-    OIPS,
-    VIPS,
-    ConditionalVariance,
-    Covering,
-    FixedGrid,
-    FixedSize,
-    GrowthPolicy,
-    Prescribed,
-    Pruned,
-    Selection,
-)
 from bo_stream.likelihoods import Bernoulli, Likelihood, NegativeBinomial
 from bo_stream.testing.base import assert_same_state, snapshot
 
 POLICIES = [
-    VIPS(0.05, upper="collapsed", max_points=9),
-    OIPS(0.9),
-    ConditionalVariance(0.1),
-    Covering(9),
-    FixedSize(7, method="gradient", steps=3),
-    FixedGrid(torch.zeros(4, 2)),
-    Prescribed([torch.zeros(4, 2), torch.ones(5, 2)]),
-    Pruned(VIPS(0.1), tolerance=0.2),
+    growth.VIPS(0.05, upper="collapsed", max_points=9),
+    growth.OIPS(0.9),
+    growth.ConditionalVariance(0.1),
+    growth.Covering(9),
+    growth.FixedSize(7, method="gradient", steps=3),
+    growth.FixedGrid(torch.zeros(4, 2)),
+    growth.Prescribed([torch.zeros(4, 2), torch.ones(5, 2)]),
+    growth.Pruned(growth.VIPS(0.1), tolerance=0.2),
     BlockSparse(5, seed=2),
     BlockSparse(3, values=torch.arange(1.0, 7.0)),
     ConjugateGradient(4),
@@ -47,20 +35,20 @@ POLICIES = [
     Bernoulli(classes=("no", "yes"), nugget=0.0),
     NegativeBinomial(),
 ]
-OPTIONS = {"growth": GrowthPolicy, "schedule": RefitSchedule, "likelihood": Likelihood}
+OPTIONS = {"growth": growth.GrowthPolicy, "schedule": RefitSchedule, "likelihood": Likelihood}
 OPTIONS["actions"] = object
 
 
 class EveryPoint:
-    def select(self, state: Any, batch: Any, kernel: Kernel) -> Selection:
+    def select(self, state: Any, batch: Any, kernel: Kernel) -> growth.Selection:
         raise NotImplementedError
 
 
-class OwnVIPS(VIPS):
+class OwnVIPS(growth.VIPS):
     pass
 
 
-@pytest.mark.parametrize("policy", [EveryPoint(), OwnVIPS(), Pruned(OwnVIPS())])
+@pytest.mark.parametrize("policy", [EveryPoint(), OwnVIPS(), growth.Pruned(OwnVIPS())])
 def test_policies_of_ones_own_stay_as_they_are(policy: Any) -> None:
     assert to_plain(policy) is policy
 
@@ -76,10 +64,12 @@ def test_policies_are_plain_data_in_toml_stores_and_checkpoints(policy: Any) -> 
 
 def test_names_and_options_of_plain_policies() -> None:
     for name in ("OIPS", "oips"):
-        assert from_plain("growth", {"name": name, "rho": 0.9}) == OIPS(0.9)
-    assert from_plain("growth", "vips") == VIPS() and from_plain("trust", "vips") == "vips"
+        assert from_plain("growth", {"name": name, "rho": 0.9}) == growth.OIPS(0.9)
+    assert from_plain("growth", "vips") == growth.VIPS() and from_plain("trust", "vips") == "vips"
     inner = {"name": "fixed_size", "m": 3}
-    assert from_plain("growth", {"name": "pruned", "policy": inner}) == Pruned(FixedSize(3))
+    assert from_plain("growth", {"name": "pruned", "policy": inner}) == growth.Pruned(
+        growth.FixedSize(3)
+    )
     for wrong in ("kriging", {"rho": 0.9}, "oips", {"name": "oips", "rho": 0.9, "m": 3}):
         with pytest.raises(InputError, match="one of oips|options rho"):
             from_plain("growth", wrong)
@@ -90,7 +80,7 @@ def test_names_and_options_of_plain_policies() -> None:
 @pytest.mark.parametrize(
     ("family", "option", "policy"),
     [
-        ("online_sgpr", "growth", Pruned(OIPS(0.9))),
+        ("online_sgpr", "growth", growth.Pruned(growth.OIPS(0.9))),
         ("online_sgpr", "growth", {"name": "FixedSize", "m": 5}),
         ("cagp", "actions", ConjugateGradient(4)),
         ("cagp", "schedule", RefitSchedule(growth=2.0)),
@@ -154,7 +144,7 @@ def test_what_a_store_cannot_hold_is_refused_before_anything_is_written(tmp_path
     campaign = Campaign(space, store=url)
     with pytest.raises(InputError, match="EveryPoint in settings.surrogate.growth"):
         campaign.change(surrogate={"name": "online_sgpr", "growth": EveryPoint()})
-    campaign.change(surrogate={"name": "online_sgpr", "growth": VIPS(0.1)})
+    campaign.change(surrogate={"name": "online_sgpr", "growth": growth.VIPS(0.1)})
     assert Campaign.resume(url).settings.surrogate == {
         "name": "online_sgpr",
         "growth": {"name": "vips", "delta": 0.1},
