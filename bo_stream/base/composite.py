@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import torch
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.transformed import TransformedPosterior
 from torch import Size, Tensor
 
 from bo_stream.base import checkpoint
@@ -76,6 +79,30 @@ class CompositeModel(Changeable, Model):
         """Size in bytes of all state buffers."""
         streams = (part for part in self.modules() if isinstance(part, StreamBuffers))
         return sum(buffer.nbytes for stream in streams for buffer in stream.buffers())
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior | TransformedPosterior:
+        """The joint posterior of the latent functions, independent across outputs.
+
+        Args:
+            X: ``batch_shape x q x d`` raw points.
+            output_indices: Outputs to return, all by default.
+            observation_noise: True adds the noise of a typical future outcome, and a Tensor
+                ``batch_shape x q x m`` is added as it is, on the latent scale.
+            posterior_transform: Applied last.
+        """
+        if observation_noise is True:
+            observation_noise = self._noise_at(X)
+        return self.model.posterior(X, output_indices, observation_noise, posterior_transform)
+
+    def _noise_at(self, X: Tensor) -> bool | Tensor:
+        """Noise variances of typical future outcomes; True for the surrogate's typical noise."""
+        return True
 
     @abstractmethod
     def _header(self) -> dict[str, Any]:

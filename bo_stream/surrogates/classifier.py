@@ -11,9 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, cast
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.posteriors.gpytorch import GPyTorchPosterior
-from botorch.posteriors.transformed import TransformedPosterior
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor, nn
@@ -210,6 +207,7 @@ class DirichletClassifier(CompositeModel):
         """Number of labels absorbed for each class."""
         return dict(self._seen)
 
+    @all_or_nothing
     def observe(self, X: Tensor, y: Any) -> Self:
         """Absorb labels in place; if it raises, nothing has changed.
 
@@ -225,13 +223,8 @@ class DirichletClassifier(CompositeModel):
         labels = read_labels(y, len(X))
         others = X.new_zeros(*X.shape[:-1], self.num_outputs, dtype=self.model.dtype)
         self.model._check_batch(X, others, others + 1.0)
-        if labels:
-            self._absorb_labels(X, labels)
-        return self
-
-    @all_or_nothing
-    def _absorb_labels(self, X: Tensor, labels: list[Label]) -> None:
-        """Absorb checked labels, including those of new classes."""
+        if not labels:
+            return self
         late, seen = unseen(labels, self.classes), dict(self._seen)
         model, streams = self.model, self._streams()[1:]
         if late:
@@ -254,6 +247,7 @@ class DirichletClassifier(CompositeModel):
         if informative_classes(seen) != before:  # the next fit starts from several places
             memory = model.stream.contents.fits
             model._note(fits=FitMemory(memory.curvature, memory.explored[:0]))
+        return self
 
     @property
     def alpha_epsilon(self) -> float:
@@ -332,28 +326,11 @@ class DirichletClassifier(CompositeModel):
 
     # -- predictions -----------------------------------------------------------------------------
 
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> GPyTorchPosterior | TransformedPosterior:
-        """The joint posterior of the latent functions, independent across the C classes.
-
-        Args:
-            X: ``batch_shape x q x d`` raw points.
-            output_indices: Classes to return, all by default.
-            observation_noise: As for the surrogate, on transformed labels.
-            posterior_transform: Applied last.
-        """
-        return self.model.posterior(X, output_indices, observation_noise, posterior_transform)
-
     def latent(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of the latent functions at ``batch_shape x q x d``, each
         ``batch_shape x q x C``.
         """
-        posterior = cast(GPyTorchPosterior, self.posterior(X))
+        posterior = self.model.posterior(X)
         return posterior.mean, posterior.variance
 
     def predict_proba(self, X: Tensor, num_samples: int = 512) -> Tensor:

@@ -14,10 +14,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
-from botorch.posteriors.gpytorch import GPyTorchPosterior
-from botorch.posteriors.transformed import TransformedPosterior
 from botorch.sampling.base import MCSampler
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
@@ -44,16 +41,13 @@ from bo_stream.mathematics.outcomes import (
 )
 from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_of, with_tensors
 from bo_stream.mathematics.sites import Outcomes, batch_evidence, batch_sites
-from bo_stream.surrogates.exact import ExactGP
-from bo_stream.surrogates.node_wiski import NodeWISKI
-from bo_stream.surrogates.registry import family_named, for_targets
-from bo_stream.surrogates.wiski import WISKI
+from bo_stream.surrogates.registry import FAMILIES, family_named, for_targets
 
 __all__ = ["CountGP", "CountState", "OutcomePrediction"]
 
 TAKEN = ("train_Yvar", "mean_module", "outcome_transform", "loads_data")
 """Options of a family that the counts determine."""
-ROUGH = (WISKI, ExactGP, NodeWISKI)
+ROUGH = (FAMILIES["wiski"], FAMILIES["exact"], FAMILIES["node_wiski"])
 """Families that represent a rough kernel well."""
 BLOCK = 64
 """Points whose sites are found together."""
@@ -230,6 +224,7 @@ class CountGP(CompositeModel):
 
     # -- data ------------------------------------------------------------------------------------
 
+    @all_or_nothing
     def observe(self, X: Tensor, k: Any, trials: Any = None) -> Self:
         """Absorb counts in place, in batches of any size; if it raises, nothing has changed.
 
@@ -244,31 +239,27 @@ class CountGP(CompositeModel):
         Raises:
             InputError, ShapeError, DtypeError, BoundsError: for invalid data.
         """
-        points = self.model.transformed(X).detach()
-        y, size = self.likelihood.read(k, trials, X)
-        if len(y):
-            most = self._most_held
-            rows = order_of_arrival(y / size, most + SPARE - len(self._state.held) if most else 0)
-            self._absorb_outcomes(points[rows], y[rows], size[rows])
-        return self
-
-    @all_or_nothing
-    def _absorb_outcomes(self, X: Tensor, y: Tensor, size: Tensor) -> None:
-        """Absorb checked outcomes at transformed points."""
+        kind, points = self.likelihood, self.model.transformed(X).detach()
+        y, size = kind.read(k, trials, X)
+        most = self._most_held
+        rows = order_of_arrival(y / size, most + SPARE - len(self._state.held) if most else 0)
+        points, y, size = points[rows], y[rows], size[rows]
         self._lock.restores(self.model.parameters())
-        before, unset, kind = self.num_observed, self._start(y, size), self.likelihood
-        for x, k, n in zip(X.split(BLOCK), y.split(BLOCK), size.split(BLOCK), strict=True):
+        before, unset = self.num_observed, self._start(y, size)
+        for block in torch.arange(len(y)).split(BLOCK) if len(y) else ():
+            x, k, n = points[block], y[block], size[block]
             state = self._state
             density_size, extra = kind.sized(n, state.nugget)
             l1, l2 = batch_sites(kind, *self._joint(x, extra), k, density_size)
-            block = Outcomes(x, k, n, l1, l2, 1.0 / l2 + extra)
-            self.model._absorb_rows(block.regression)
+            new = Outcomes(x, k, n, l1, l2, 1.0 / l2 + extra)
+            self.model._absorb_rows(new.regression)
             totals = state.totals + torch.stack([k.sum(), n.sum()])
-            self._change(held=state.held + block, totals=totals)
+            self._change(held=state.held + new, totals=totals)
             self._let_go()
         doubled = self.num_observed.bit_length() > before.bit_length() > 0
         if unset and doubled and self._holds_all:  # under the mean and the nugget of all
             self._sweep(learns=False)
+        return self
 
     def _start(self, y: Tensor, size: Tensor) -> bool:
         """Start prior mean and nugget from (nearly) all outcomes, old and new.
@@ -457,9 +448,8 @@ class CountGP(CompositeModel):
 
     def _joint(self, X: Tensor, extra: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (``n``) and covariance of g at transformed points; ``extra`` is the nugget's."""
-        point = self.model.process().at(X)
-        S = point.covariance(point)[0]
-        return point.mean[0], S + extra * torch.eye(len(X)).to(S)
+        mean, S = self.model._moments(X)
+        return mean[0], S[0] + extra * torch.eye(len(X)).to(S)
 
     def _marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of f at transformed points, each ``n``."""
@@ -475,26 +465,6 @@ class CountGP(CompositeModel):
     def _corrections(self, held: Outcomes) -> Tensor:
         """What held outcomes add to the evidence of their targets, 0-dim."""
         return held.corrections(self.likelihood, *self._moments(held), self._state.nugget)
-
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> GPyTorchPosterior | TransformedPosterior:
-        """The joint posterior of the smooth latent surface f: logits or logarithms.
-
-        Args:
-            X: ``batch_shape x q x d`` raw points.
-            output_indices: ``[0]`` or None.
-            observation_noise: True adds `future_noise` of an outcome of typical size. A Tensor
-                ``batch_shape x q x 1`` is added as given.
-            posterior_transform: Applied last.
-        """
-        if observation_noise is True:
-            observation_noise = self.future_noise(X)
-        return self.model.posterior(X, output_indices, observation_noise, posterior_transform)
 
     # -- predictions of outcomes -----------------------------------------------------------------
 
@@ -570,6 +540,9 @@ class CountGP(CompositeModel):
         information = expected(partial(kind.information, size=size), mean, variance)
         return (1.0 / information + extra).unsqueeze(-1)
 
+    def _noise_at(self, X: Tensor) -> Tensor:
+        return self.future_noise(X)
+
     def response_weights(self, X: Tensor) -> Tensor:
         """Squared mean slopes of the response in f at ``n x d`` raw points, ``n`` (MATHS 11.6).
 
@@ -587,7 +560,7 @@ class CountGP(CompositeModel):
             trials: As for `future_noise`.
         """
         with torch.no_grad():
-            mean = cast(GPyTorchPosterior, self.posterior(X)).mean
+            mean = self.model.posterior(X).mean
             return self.model.condition_on_observations(X, mean, self.future_noise(X, trials))
 
     def fantasize(self, X: Tensor, sampler: MCSampler, trials: Any = None) -> GaussianModel:

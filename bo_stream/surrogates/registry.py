@@ -109,13 +109,12 @@ def family_named(family: Any, dim: int) -> Callable[..., StreamingGP]:
         InputError: for anything else.
     """
     name = ("wiski" if dim <= 3 else "hsgp") if family is None else family
-    if isinstance(name, str) and name in FAMILIES:
-        return FAMILIES[name]
-    if not callable(name):
+    found = FAMILIES.get(name) if isinstance(name, str) else name
+    if not callable(found):
         raise InputError(
             f"a family, or one of the names {', '.join(FAMILIES)}", repr(name), "Choose one."
         )
-    return cast("Callable[..., StreamingGP]", name)
+    return cast("Callable[..., StreamingGP]", found)
 
 
 def for_targets(
@@ -154,9 +153,8 @@ def in_loops(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         name: Name of the family.
         options: The given options.
     """
-    if name == "wiski" and not {"grid", "grid_size"} & set(options):
-        return {**options, "grid_size": "auto"}
-    return dict(options)
+    follows = name == "wiski" and not {"grid", "grid_size"} & set(options)
+    return {**options, "grid_size": "auto"} if follows else dict(options)
 
 
 def mixed_kernel(dim: int, cat_dims: Sequence[int]) -> Kernel:
