@@ -150,8 +150,9 @@ class CompositeModel(Changeable, Model):
         saved = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA))
         mine = checkpoint.unpacked(self.get_extra_state())
         alike = saved.keys() == mine.keys() and all(saved[k] == mine[k] for k in self._header())
-        if whole and not alike:
-            raise StateError(f"the state of {mine}", repr(saved), "Build it alike.")
+        differ = sorted(self.state_dict().keys() ^ state_dict.keys()) if strict else []
+        if differ or (whole and not alike):
+            raise StateError(f"the state of {mine}", f"{saved} {differ}", "Build it alike.")
         data = saved if whole and not self.num_observed else None
         result = self.model.load_state_dict(checkpoint.entries(state_dict, "model."), strict)
         self._load(state_dict, data)

@@ -30,11 +30,10 @@ from gpytorch.module import Module
 from gpytorch.priors import Prior
 from torch import Tensor, nn
 
-from bo_stream.errors import StateError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import (
-    check_shapes,
+    loaded,
     moved,
     nested,
     shaped,
@@ -266,18 +265,8 @@ class Stream:
         Raises:
             StateError: if the tensors do not fit together.
         """
-        tensors = dict(tensors_of(self))
-        for name, mine in tensors.items():
-            value = saved.get(name, mine)
-            if value.is_floating_point() != mine.is_floating_point():
-                raise StateError(f"{name} as {mine.dtype}", f"{value.dtype}", "It is damaged.")
-            # A copy has the strides of what was saved, which rounding depends on.
-            tensors[name] = value.to(dtype=mine.dtype, device=mine.device, copy=True)
-        made = with_tensors(self, tensors)
-        if made.count.ndim:
-            raise StateError("a count of observations", f"{made.count}", "It is damaged.")
-        check_shapes(made, {**sizes, "n": int(made.count)})
-        return made
+        count = saved.get("count", self.count)
+        return loaded(self, saved, {**sizes, "n": -1 if count.ndim else int(count)})
 
 
 class StreamBuffers(nn.Module):

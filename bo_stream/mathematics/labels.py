@@ -144,11 +144,6 @@ class LabelTargets:
         """
         return 1.0 / (probabilities / self.named[1] + (1.0 - probabilities) / self.other[1])
 
-    def moved(self, value: Tensor, before: LabelTargets) -> Tensor:
-        """A latent value at the same share between these targets as between the former ones."""
-        old, t0 = before.other[0], self.other[0]
-        return t0 + (self.named[0] - t0) * (value - old) / (before.named[0] - old)
-
 
 def _log_normal(alpha: float) -> tuple[float, float]:
     """Mean ``log alpha - v/2`` and variance ``v = log(1 + 1/alpha)`` for a concentration."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from bo_stream.errors import StateError
 
 __all__ = [
     "check_shapes",
+    "loaded",
     "moved",
     "nested",
     "shaped",
@@ -22,6 +23,7 @@ __all__ = [
     "with_tensors",
 ]
 
+State = TypeVar("State")
 Sign = Literal["any", "not negative", "positive", "extended"]
 
 
@@ -93,6 +95,29 @@ def _names(kind: type) -> tuple[str, ...]:
 def moved(state: Any, device: torch.device) -> Any:
     """The same state on another device."""
     return with_tensors(state, {name: tensor.to(device) for name, tensor in tensors_of(state)})
+
+
+def loaded(state: State, saved: Mapping[str, Tensor], sizes: Mapping[str, int]) -> State:
+    """The same state with saved tensors, on its device, checked.
+
+    Args:
+        state: A dataclass whose tensors are `shaped`.
+        saved: Tensors by name; missing ones keep their values.
+        sizes: Required sizes, by letter.
+
+    Raises:
+        StateError: if the tensors do not fit together.
+    """
+    tensors = dict(tensors_of(state))
+    for name, mine in tensors.items():
+        value = saved.get(name, mine)
+        if value.is_floating_point() != mine.is_floating_point():
+            raise StateError(f"{name} as {mine.dtype}", f"{value.dtype}", "It is damaged.")
+        # A copy has the strides of what was saved, which rounding depends on.
+        tensors[name] = value.to(dtype=mine.dtype, device=mine.device, copy=True)
+    new: State = with_tensors(state, tensors)
+    check_shapes(new, sizes)
+    return new
 
 
 def side_by_side(states: Sequence[Any]) -> Any:

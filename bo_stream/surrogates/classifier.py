@@ -52,15 +52,14 @@ class DirichletClassifier(CompositeModel):
     evidence. Until `fit` is called, a class without evidence has the mean of an absent class.
 
     For WISKI and HSGP the points of each class are also counted separately. A new class may then
-    appear late, ``alpha_epsilon`` may be changed, two classifiers may `merge`, and `forget` works;
-    the results are exact. Other families with several outputs (NodeWISKI, ExactGP) need all
-    ``classes`` beforehand and a fixed ``alpha_epsilon``.
+    appear late, two classifiers may `merge`, and `forget` works; the results are exact. Other
+    families with several outputs (NodeWISKI, ExactGP) need all ``classes`` beforehand.
 
     For two classes, `CountGP` with a `Bernoulli` likelihood is better calibrated at the same cost.
 
     Costs are those of the surrogate with C outputs of known noise. The counts double its memory;
-    `observe` counts a point for its class only. Adding a class, changing ``alpha_epsilon`` and
-    merging take O(C^2 m^2) with m nodes or features.
+    `observe` counts a point for its class only. Adding a class and merging take O(C^2 m^2) with m
+    nodes or features.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed if ``classes`` are given.
@@ -129,9 +128,8 @@ class DirichletClassifier(CompositeModel):
         self._lock, self._seen, self._targets = StateLock(), dict.fromkeys(known, 0), targets
         self.model = of_outputs(one, len(known))
         self.model._set_prior_mean(train_X.new_full((len(known),), targets.other[0]))
-        promises = self.model.promises
-        counted = promises.additive and promises.order_invariant
-        self.class_streams = nn.ModuleList(emptied(one) for _ in (known if counted else []))
+        counted = known if one.promises.additive and one.promises.order_invariant else []
+        self.class_streams = nn.ModuleList(emptied(one) for _ in counted)
         self._share_lock()
         self.observe(train_X, train_y)
         self.eval()
@@ -144,13 +142,11 @@ class DirichletClassifier(CompositeModel):
         model: StreamingGP,
         streams: Sequence[StreamingGP],
         seen: dict[Label, int],
-        targets: LabelTargets,
     ) -> None:
         """Replace the parts, which share one lock; ``seen`` counts the labels of each class."""
         self._set("model", model)
         self._set("class_streams", nn.ModuleList(streams))
         self._set("_seen", seen)
-        self._set("_targets", targets)
         self._share_lock()
 
     def _streams(self) -> list[StreamingGP]:
@@ -173,7 +169,7 @@ class DirichletClassifier(CompositeModel):
             follow_features(one, self.model)
         return streams
 
-    def _combined(self, streams: Sequence[StreamingGP], targets: LabelTargets) -> StreamingGP:
+    def _combined(self, streams: Sequence[StreamingGP]) -> StreamingGP:
         """A surrogate built from the points of each class, with the present hyperparameters:
         O(C^2 m^2).
         """
@@ -184,11 +180,11 @@ class DirichletClassifier(CompositeModel):
             rows = parameter.data.view(outputs, -1)
             rows[: len(before)] = old.data.reshape(len(before), -1)
             parameter.requires_grad_(old.requires_grad)
-        means = before.new_full((outputs,), targets.other[0])
-        means[: len(before)] = targets.moved(before, self._targets)
+        means = before.new_full((outputs,), self._targets.other[0])
+        means[: len(before)] = before
         model._set_prior_mean(means)
         named = torch.eye(outputs, dtype=torch.bool, device=means.device)
-        t, d = targets.regressions(named, means)
+        t, d = self._targets.regressions(named, means)
         counts = torch.stack([one.stream.count for one in streams])
         states = [sum_of_regressions(streams, *row) for row in zip(t, d, strict=True)]
         total, noise_sum = counts.sum(), d @ counts.to(d)
@@ -221,23 +217,20 @@ class DirichletClassifier(CompositeModel):
         """
         self.model._check_points(X)
         labels = read_labels(y, len(X))
-        others = X.new_zeros(*X.shape[:-1], self.num_outputs, dtype=self.model.dtype)
-        self.model._check_batch(X, others, others + 1.0)
-        if not labels:
-            return self
         late, seen = unseen(labels, self.classes), dict(self._seen)
         model, streams = self.model, self._streams()[1:]
         if late:
             streams = self._class_sums(f"all classes named beforehand ({late[0]!r} is new)")
             seen |= dict.fromkeys(late, 0)
             streams += [emptied(streams[0]) for _ in late]
-            model = self._combined(streams, self._targets)
+            model = self._combined(streams)
         before = informative_classes(seen)
         named = torch.tensor([[label == one for one in seen] for label in labels], device=X.device)
+        named = named.reshape(len(labels), len(seen))
         for label in labels:
             seen[label] += 1
-        self._become(model, streams, seen, self._targets)
-        model._absorb_batch(X, *self._targets.regressions(named, X))
+        self._become(model, streams, seen)
+        model.observe(X, *self._targets.regressions(named, X))
         points = model._transformed(X)
         for one, rows in zip(streams, named.mT, strict=bool(streams)):
             follow_features(one, model)
@@ -251,17 +244,8 @@ class DirichletClassifier(CompositeModel):
 
     @property
     def alpha_epsilon(self) -> float:
-        """Dirichlet concentration of the classes other than the label's; may be assigned.
-
-        Hyperparameters keep their values, except constant means, which follow the targets. Call
-        `fit` next.
-        """
+        """Dirichlet concentration of the classes other than the label's."""
         return self._targets.alpha_epsilon
-
-    @alpha_epsilon.setter
-    def alpha_epsilon(self, value: float) -> None:
-        targets, streams = LabelTargets(value), self._class_sums("the alpha_epsilon it has")
-        self._become(self._combined(streams, targets), streams, self._seen, targets)
 
     def merge(self, other: DirichletClassifier) -> Self:
         """Add another stream's labels in place; its additional classes are appended. O(C^2 m^2).
@@ -281,7 +265,7 @@ class DirichletClassifier(CompositeModel):
         for label, one in zip(other.classes, theirs, strict=True):
             streams[known.index(label)].merge(one)
         seen = {label: one.num_observed for label, one in zip(known, streams, strict=True)}
-        self._become(self._combined(streams, self._targets), streams, seen, self._targets)
+        self._become(self._combined(streams), streams, seen)
         return self
 
     @all_or_nothing
@@ -354,7 +338,7 @@ class DirichletClassifier(CompositeModel):
         with torch.no_grad():
             best = self.latent(X)[0].argmax(-1).tolist()
         labels = [self.classes[k] for k in best]
-        if self.classes and isinstance(self.classes[0], str):
+        if isinstance(self.classes[0], str):
             return cast("list[str]", labels)
         return torch.tensor(labels, dtype=torch.long)
 
@@ -370,20 +354,22 @@ class DirichletClassifier(CompositeModel):
     # -- saving ----------------------------------------------------------------------------------
 
     def _arguments(self) -> dict[str, Any]:
-        return {**self._shared_arguments("train_X"), "train_y": [], "classes": self.classes}
+        labels = {"train_y": [], "classes": self.classes, "alpha_epsilon": self.alpha_epsilon}
+        return {**self._shared_arguments("train_X"), **labels}
 
     def _header(self) -> dict[str, Any]:
-        return {"class": type(self).__name__, "classes": self.classes}
+        settings = {"classes": self.classes, "alpha_epsilon": self.alpha_epsilon}
+        return {"class": type(self).__name__, **settings}
 
     def _noted(self) -> dict[str, Any]:
-        return {"counts": list(self._seen.values()), "alpha_epsilon": self.alpha_epsilon}
+        return {"counts": list(self._seen.values())}
 
     def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
-        """Load the sums of the classes, their counts and ``alpha_epsilon``."""
+        """Load the sums of the classes, and their counts."""
         if data is not None:
             _, *streams = self._streams()
             seen = dict(zip(self.classes, data["counts"], strict=True))
-            self._become(self.model, streams, seen, LabelTargets(data["alpha_epsilon"]))
+            self._become(self.model, streams, seen)
             for k, one in enumerate(streams):
                 one.load_state_dict(entries(state, f"class_streams.{k}."))
 

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.sampling.base import MCSampler
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from scipy import stats
-from torch import Tensor
+from torch import Size, Tensor
 
 from bo_stream.base.checkpoint import entries
 from bo_stream.base.checks import inputs_of
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.fitting import FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
-from bo_stream.base.options import own_options, whole_number
+from bo_stream.base.options import default_kernel, own_options, whole_number
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing
 from bo_stream.base.streaming_gp import PredictiveScore, StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
@@ -39,7 +37,7 @@ from bo_stream.mathematics.outcomes import (
     expected,
     fine_nodes,
 )
-from bo_stream.mathematics.shapes import check_shapes, nested, shaped, tensors_of, with_tensors
+from bo_stream.mathematics.shapes import loaded, nested, shaped
 from bo_stream.mathematics.sites import Outcomes, batch_evidence, batch_sites
 from bo_stream.surrogates.registry import FAMILIES, family_named, for_targets
 
@@ -70,7 +68,8 @@ class CountState:
 
     Attributes:
         held: Outcomes whose sites can be computed again.
-        kept: The surrogate's stream with the targets of all other outcomes, where they are sums.
+        kept: The surrogate's stream with the targets of all other outcomes, where they are sums;
+            else without any.
         nugget: The variance of the nugget.
         totals: Sums of outcomes and of sizes.
         late: What outcomes that are not held add to the evidence.
@@ -168,10 +167,10 @@ class CountGP(CompositeModel):
         options |= {"bounds": bounds, "covar_module": covar_module}
         self.model = for_targets(family, X, TAKEN, input_transform, options)
         self._share_lock()
-        zero, kept = self.model._like.new_zeros(()), self.model.stream.contents
+        zero = self.model._like.new_zeros(())
         state = CountState(
             held=Outcomes(zero.new_zeros(0, dim), *[zero.new_zeros(0)] * 5),
-            kept=kept if self.model.promises.additive else replace(kept, state=None),
+            kept=self.model.stream.contents,
             nugget=zero + (kind.first_nugget(zero) if learned else float(kind.nugget)),
             totals=zero.new_zeros(2),
             late=zero,
@@ -258,7 +257,7 @@ class CountGP(CompositeModel):
             self._let_go()
         doubled = self.num_observed.bit_length() > before.bit_length() > 0
         if unset and doubled and self._holds_all:  # under the mean and the nugget of all
-            self._sweep(learns=False)
+            self._swept(1, learns=False)
         return self
 
     def _start(self, y: Tensor, size: Tensor) -> bool:
@@ -312,7 +311,7 @@ class CountGP(CompositeModel):
         """
         model, kept = self.model, self._state.kept
         if not model.promises.additive:
-            return replace(kept, state=model._empty_state())
+            return kept
         return replace(kept, state=kept.state.along(model.state, int(kept.count)))
 
     @all_or_nothing
@@ -346,8 +345,8 @@ class CountGP(CompositeModel):
             UnsupportedError: if the family cannot be merged.
         """
         if not isinstance(other, CountGP) or other.likelihood != self.likelihood:
-            got = other.likelihood if isinstance(other, CountGP) else type(other).__name__
-            raise StateError(f"a CountGP of {self.likelihood}", f"{got}", "Build both alike.")
+            got = f"{getattr(other, 'likelihood', type(other).__name__)}"
+            raise StateError(f"a CountGP of {self.likelihood}", got, "Build both alike.")
         self._lock.restores(self.model.parameters())
         mine, theirs = self._state, other._state
         if not self.num_observed:
@@ -383,23 +382,24 @@ class CountGP(CompositeModel):
                 f"{type(self.model).__name__} after {self.num_observed} outcomes",
                 "It takes one pass; use one of those, or a larger `opening`.",
             )
-        moved = 0.0
-        for _ in range(sweeps if len(self._state.held) else 0):
-            moved = self._sweep(self._learns_nugget)
-        return moved
+        return self._swept(sweeps, self._learns_nugget)
 
     @all_or_nothing
-    def _sweep(self, learns: bool) -> float:
-        """Renew the held targets; ``learns`` says whether the nugget takes a step, too."""
-        held, kind, nugget = self._state.held, self.likelihood, self._state.nugget
-        m, v, prior = self._moments(held)
-        if learns:
-            nugget = kind.next_nugget(nugget, m, v, held.target, held.D, held.y, held.size)
-        held, moved = held.refreshed(kind, m, v, prior, nugget)
-        self._change(held=held, nugget=nugget)
-        model, kept = self.model, self._kept()
-        model._replace(state=kept.state, count=kept.count, noise_sum=kept.noise_sum)
-        model._absorb_rows(held.regression, same_features=model.promises.additive)
+    def _swept(self, sweeps: int, learns: bool) -> float:
+        """Renew the held targets and, with ``learns``, the nugget; the last sweep's largest move of
+        a mean in standard deviations.
+        """
+        moved, model, kind = 0.0, self.model, self.likelihood
+        for _ in range(sweeps if len(self._state.held) else 0):
+            held, nugget = self._state.held, self._state.nugget
+            m, v, prior = self._moments(held)
+            if learns:
+                nugget = kind.next_nugget(nugget, m, v, held.target, held.D, held.y, held.size)
+            held, moved = held.refreshed(kind, m, v, prior, nugget)
+            self._change(held=held, nugget=nugget)
+            kept = self._kept()
+            model._replace(state=kept.state, count=kept.count, noise_sum=kept.noise_sum)
+            model._absorb_rows(held.regression, same_features=model.promises.additive)
         return moved
 
     @torch.no_grad()
@@ -537,7 +537,7 @@ class CountGP(CompositeModel):
         size, extra = kind.sized(size, state.nugget)
         point = self.model.process().at(self.model.transformed(X))
         mean, variance = point.mean[..., 0, :], point.variance()[..., 0, :] + extra
-        information = expected(partial(kind.information, size=size), mean, variance)
+        information = expected(lambda g: kind.information(g, size), mean, variance)
         return (1.0 / information + extra).unsqueeze(-1)
 
     def _noise_at(self, X: Tensor) -> Tensor:
@@ -576,32 +576,24 @@ class CountGP(CompositeModel):
     # -- saving ----------------------------------------------------------------------------------
 
     def _arguments(self) -> dict[str, Any]:
-        counts = {"k": [], "likelihood": self.likelihood, "opening": self.opening}
-        return self._shared_arguments("X") | counts
+        own = {"k": [], "likelihood": self.likelihood, "opening": self.opening}
+        return {**self._shared_arguments("X"), **own}
 
     def _header(self) -> dict[str, Any]:
-        kind = {"name": type(self.likelihood).__name__, **asdict(self.likelihood)}
-        return {"class": type(self).__name__, "likelihood": kind}
+        return {"class": type(self).__name__, "likelihood": repr(self.likelihood)}
 
     def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
         """Load counts, or the nugget, under which held targets are chosen again."""
         counts, kind = entries(state, "counts."), self.likelihood
         if data is not None:
-            sums = self.model.promises.additive
-            blank = replace(self._state, kept=self._kept()) if sums else self._state
-            tensors = dict(tensors_of(blank))
-            if counts.keys() != tensors.keys():
-                differ = ", ".join(sorted(counts.keys() ^ tensors.keys()))
-                raise StateError("all of the counts' state, and no more", differ, "Build it alike.")
-            copies = {k: counts[k].to(mine, copy=True) for k, mine in tensors.items()}
-            loaded: CountState = with_tensors(blank, copies)
-            check_shapes(loaded, {**self.model._sizes(), "n": int(loaded.kept.count)})
-            self._change(**vars(loaded))
+            sizes = {**self.model._sizes(), "n": int(counts["kept_count"])}
+            new = loaded(replace(self._state, kept=self._kept()), counts, sizes)
+            self._change(**vars(new))
             return
         if "nugget" in counts and kind.nugget == "learn":
             self._change(nugget=counts["nugget"].to(self._state.nugget, copy=True))
-        for _ in range(SWEEPS if self.refreshable and len(self._state.held) else 0):
-            self._sweep(learns=False)
+        if self.refreshable:
+            self._swept(SWEEPS, learns=False)
 
 
 @dataclass(frozen=True)
@@ -674,7 +666,7 @@ def latent_kernel(dim: int) -> ScaleKernel:
     The prior of its variance keeps fits to few counts from a flat surface, whose intervals are too
     narrow, with all variation in the nugget (MATHS 11.5).
     """
-    prior = get_covar_module_with_dim_scaled_prior(ard_num_dims=dim).lengthscale_prior
+    prior = default_kernel(dim, Size()).base_kernel.lengthscale_prior
     base = MaternKernel(1.5, ard_num_dims=dim, lengthscale_prior=prior)
     base.lengthscale = prior.mode
     return ScaleKernel(base, outputscale_prior=LogNormalPrior(0.0, 1.0))

@@ -153,17 +153,6 @@ def test_hyperparameters_stay_when_a_class_turns_up() -> None:
     assert float(model.model.mean_module.constant[2]) == pytest.approx(LabelTargets(0.01).other[0])
 
 
-@pytest.mark.parametrize("family", SMALL)
-def test_another_concentration_is_as_if_it_had_been_so(family: str) -> None:
-    X, y = data()
-    model = varied(built(family, X, y))
-    model.alpha_epsilon = 0.2
-    assert model.alpha_epsilon == 0.2
-    assert_alike(model, varied(built(family, X, y, alpha_epsilon=0.2)))
-    model.alpha_epsilon = 0.01
-    assert_alike(model, varied(built(family, X, y)))
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_merged_streams_are_one(family: str) -> None:
     """With classes in common, classes of one's own, and one that has seen nothing."""
@@ -250,8 +239,6 @@ def test_families_without_sums_need_all_classes(family: str) -> None:
     before = snapshot(two)
     with pytest.raises(UnsupportedError, match="classes"):
         two.observe(X, y)
-    with pytest.raises(UnsupportedError):
-        two.alpha_epsilon = 0.1
     with pytest.raises(UnsupportedError):
         two.merge(model)
     with pytest.raises(UnsupportedError):
