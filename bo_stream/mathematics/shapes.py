@@ -120,22 +120,24 @@ def loaded(state: State, saved: Mapping[str, Tensor], sizes: Mapping[str, int]) 
     return new
 
 
-def side_by_side(states: Sequence[Any]) -> Any:
-    """States of one output each, of the same points, as one state of several outputs.
+def side_by_side(states: Sequence[Any], outputs: Sequence[int]) -> Any:
+    """States of the same points as one state of some of their outputs.
 
-    Tensors with a size ``o`` or ``s`` are concatenated along it; others are the first state's.
+    Args:
+        states: The states; tensors without a size ``o`` or ``s`` are the first one's.
+        outputs: Which outputs, numbered through the states, and in which order.
     """
-    values: dict[str, Any] = {
-        part.name: getattr(states[0], part.name) for part in fields(states[0])
-    }
+    values: dict[str, Any] = {}
     for part in fields(states[0]):
         letters = part.metadata.get("shape", "").split()
         axis = next((i for i, letter in enumerate(letters) if letter in ("o", "s")), None)
         each = [getattr(state, part.name) for state in states]
+        values[part.name] = each[0]
         if axis is not None:
-            values[part.name] = torch.cat(each, axis)
+            index = torch.tensor(outputs, device=each[0].device)
+            values[part.name] = torch.cat(each, axis).index_select(axis, index)
         elif is_dataclass(each[0]):
-            values[part.name] = side_by_side(each)
+            values[part.name] = side_by_side(each, outputs)
     return type(states[0])(**values)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 import torch
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel
-from torch import Size, Tensor, nn
+from torch import Size, Tensor
 
 from bo_stream.base.checkpoint import entries
 from bo_stream.base.checks import inputs_of
@@ -21,7 +21,7 @@ from bo_stream.base.composite import CompositeModel
 from bo_stream.base.fitting import FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import FitMemory, StateLock, all_or_nothing
-from bo_stream.base.streaming_gp import StreamingGP, emptied
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.labels import (
     Label,
@@ -31,7 +31,6 @@ from bo_stream.mathematics.labels import (
     softmax_draws,
     unseen,
 )
-from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import side_by_side
 from bo_stream.surrogates.registry import family_named, for_targets
 
@@ -51,15 +50,14 @@ class DirichletClassifier(CompositeModel):
     absorbed in any order and batches, and hyperparameters are learned from all labels by the
     evidence. Until `fit` is called, a class without evidence has the mean of an absent class.
 
-    For WISKI and HSGP the points of each class are also counted separately. A new class may then
-    appear late, two classifiers may `merge`, and `forget` works; the results are exact. Other
-    families with several outputs (NodeWISKI, ExactGP) need all ``classes`` beforehand.
+    For WISKI and HSGP a class that no label names is kept beside them. A new class may then appear
+    late, two classifiers may `merge`, and `forget` works; the results are exact. Other families
+    with several outputs (NodeWISKI, ExactGP) need all ``classes`` beforehand.
 
     For two classes, `CountGP` with a `Bernoulli` likelihood is better calibrated at the same cost.
 
-    Costs are those of the surrogate with C outputs of known noise. The counts double its memory;
-    `observe` counts a point for its class only. Adding a class and merging take O(C^2 m^2) with m
-    nodes or features.
+    Costs are those of the surrogate with C + 1 outputs of known noise. Adding a class and merging
+    take O(C m^2) with m nodes or features.
 
     Args:
         train_X: ``n x d`` raw inputs; ``n = 0`` is allowed if ``classes`` are given.
@@ -77,9 +75,7 @@ class DirichletClassifier(CompositeModel):
 
     Attributes:
         model: The surrogate.
-        class_streams: One surrogate of one output for each class, which has absorbed the points of
-            the class with outcome zero and noise one; empty for other families. From these sums
-            follow those for any target and noise.
+        absent: A surrogate of one output for a class that no label names; None for other families.
 
     Raises:
         InputError, ShapeError, DtypeError, BoundsError: for invalid data, labels or options.
@@ -94,7 +90,7 @@ class DirichletClassifier(CompositeModel):
         torch.Size([3, 2])
     """
 
-    class_streams: nn.ModuleList
+    absent: StreamingGP | None
 
     def __init__(
         self,
@@ -109,7 +105,7 @@ class DirichletClassifier(CompositeModel):
         input_transform: Any = DEFAULT,
         **options: Any,
     ) -> None:
-        dim = inputs_of("train_X", train_X)
+        family = family_named(surrogate, inputs_of("train_X", train_X))
         labels, targets = read_labels(train_y, len(train_X)), LabelTargets(alpha_epsilon)
         known = [] if classes is None else checked_classes(classes)
         known += unseen(labels, known)
@@ -122,14 +118,14 @@ class DirichletClassifier(CompositeModel):
                 "Leave out batch_shape: every class gets hyperparameters of its own.",
             )
         options |= {"bounds": bounds, "covar_module": copy.deepcopy(covar_module)}
-        family = family_named(surrogate, dim)
         one = for_targets(family, train_X, TAKEN, input_transform, options)
         super().__init__()
         self._lock, self._seen, self._targets = StateLock(), dict.fromkeys(known, 0), targets
+        one._set_prior_mean(train_X.new_tensor([targets.other[0]]))
         self.model = of_outputs(one, len(known))
-        self.model._set_prior_mean(train_X.new_full((len(known),), targets.other[0]))
-        counted = known if one.promises.additive and one.promises.order_invariant else []
-        self.class_streams = nn.ModuleList(emptied(one) for _ in counted)
+        self.model._set_prior_mean(one._prior_mean().detach().expand(len(known)))
+        sums = one.promises.additive and one.promises.order_invariant
+        self.absent = copy.deepcopy(one) if sums else None
         self._share_lock()
         self.observe(train_X, train_y)
         self.eval()
@@ -137,59 +133,45 @@ class DirichletClassifier(CompositeModel):
     # -- parts -----------------------------------------------------------------------------------
 
     @all_or_nothing
-    def _become(
-        self,
-        model: StreamingGP,
-        streams: Sequence[StreamingGP],
-        seen: dict[Label, int],
-    ) -> None:
-        """Replace the parts, which share one lock; ``seen`` counts the labels of each class."""
+    def _become(self, model: StreamingGP, seen: dict[Label, int]) -> None:
+        """Replace the surrogate; ``seen`` counts the labels of each class."""
         self._set("model", model)
-        self._set("class_streams", nn.ModuleList(streams))
         self._set("_seen", seen)
         self._share_lock()
 
     def _streams(self) -> list[StreamingGP]:
-        return [self.model, *cast("list[StreamingGP]", list(self.class_streams))]
+        return [self.model] if self.absent is None else [self.model, self.absent]
 
-    def _class_sums(self, what: str) -> list[StreamingGP]:
-        """The streams of the classes, over the surrogate's present features.
+    def _widened(self, classes: Sequence[Label], what: str) -> StreamingGP:
+        """A surrogate of these classes, with those that no label names: O(C m^2).
+
+        Args:
+            classes: The classes, in the order of its outputs.
+            what: What needs it, for the error.
 
         Raises:
-            UnsupportedError: for families that have none, naming what needs them.
+            UnsupportedError: for families that are no sums.
         """
-        if not len(self.class_streams):
+        model, absent = self.model, self.absent
+        if absent is None:
             raise UnsupportedError(
-                f"{what} for {type(self.model).__name__}",
+                f"{what} for {type(model).__name__}",
                 "something else",
                 "Give `classes` when building it, or use WISKI or HSGP.",
             )
-        streams = self._streams()[1:]
-        for one in streams:
-            follow_features(one, self.model)
-        return streams
-
-    def _combined(self, streams: Sequence[StreamingGP]) -> StreamingGP:
-        """A surrogate built from the points of each class, with the present hyperparameters:
-        O(C^2 m^2).
-        """
-        outputs, before = len(streams), self.model._prior_mean().detach()
-        model = of_outputs(streams[0], outputs)
-        for name, parameter in model.named_parameters():
-            old = self.model.get_parameter(name)
-            rows = parameter.data.view(outputs, -1)
-            rows[: len(before)] = old.data.reshape(len(before), -1)
+        places = {label: k for k, label in enumerate(self.classes)}
+        outputs = [places.get(label, len(places)) for label in classes]
+        wide = of_outputs(absent, len(outputs))
+        for name, parameter in wide.named_parameters():
+            old, other = model.get_parameter(name), absent.get_parameter(name)
+            rows = torch.cat([old.data.view(len(places), -1), other.data.view(1, -1)])[outputs]
+            parameter.data.copy_(rows.view(parameter.shape))
             parameter.requires_grad_(old.requires_grad)
-        means = before.new_full((outputs,), self._targets.other[0])
-        means[: len(before)] = before
-        model._set_prior_mean(means)
-        named = torch.eye(outputs, dtype=torch.bool, device=means.device)
-        t, d = self._targets.regressions(named, means)
-        counts = torch.stack([one.stream.count for one in streams])
-        states = [sum_of_regressions(streams, *row) for row in zip(t, d, strict=True)]
-        total, noise_sum = counts.sum(), d @ counts.to(d)
-        model._replace(state=side_by_side(states), count=total, noise_sum=noise_sum)
-        return model
+        states = model.state, absent.state.along(model.state, absent.num_observed)
+        noise_sum = torch.cat([one.stream.noise_sum for one in (model, absent)])[outputs]
+        state, count = side_by_side(states, outputs), model.stream.count
+        wide._replace(state=state, count=count, noise_sum=noise_sum)
+        return wide
 
     # -- labels ----------------------------------------------------------------------------------
 
@@ -217,26 +199,22 @@ class DirichletClassifier(CompositeModel):
         """
         self.model._check_points(X)
         labels = read_labels(y, len(X))
-        late, seen = unseen(labels, self.classes), dict(self._seen)
-        model, streams = self.model, self._streams()[1:]
+        late, model, absent = unseen(labels, self.classes), self.model, self.absent
+        seen = {**self._seen, **dict.fromkeys(late, 0)}
         if late:
-            streams = self._class_sums(f"all classes named beforehand ({late[0]!r} is new)")
-            seen |= dict.fromkeys(late, 0)
-            streams += [emptied(streams[0]) for _ in late]
-            model = self._combined(streams)
+            what = f"all classes named beforehand ({late[0]!r} is new)"
+            model = self._widened(list(seen), what)
         before = informative_classes(seen)
         named = torch.tensor([[label == one for one in seen] for label in labels], device=X.device)
         named = named.reshape(len(labels), len(seen))
         for label in labels:
             seen[label] += 1
-        self._become(model, streams, seen)
+        self._become(model, seen)
         model.observe(X, *self._targets.regressions(named, X))
-        points = model._transformed(X)
-        for one, rows in zip(streams, named.mT, strict=bool(streams)):
-            follow_features(one, model)
-            if bool(rows.any()):
-                zeros = torch.zeros_like(points[rows, :1]).mT
-                one._absorb_rows(Rows(points[rows], zeros, zeros + 1.0), same_features=True)
+        if absent is not None and labels:
+            absent._replace(state=absent.state.along(model.state, absent.num_observed))
+            other = self._targets.regressions(torch.zeros_like(named[:, :1]), X)
+            absent._absorb_batch(X, *other, same_features=True)
         if informative_classes(seen) != before:  # the next fit starts from several places
             memory = model.stream.contents.fits
             model._note(fits=FitMemory(memory.curvature, memory.explored[:0]))
@@ -247,25 +225,27 @@ class DirichletClassifier(CompositeModel):
         """Dirichlet concentration of the classes other than the label's."""
         return self._targets.alpha_epsilon
 
+    @all_or_nothing
     def merge(self, other: DirichletClassifier) -> Self:
-        """Add another stream's labels in place; its additional classes are appended. O(C^2 m^2).
+        """Add another stream's labels in place; its additional classes are appended. O(C m^2).
 
-        Hyperparameters and ``alpha_epsilon`` keep this classifier's values.
+        Hyperparameters keep this classifier's values.
 
         Raises:
-            StateError: if families, features or transforms differ.
+            StateError: if families, features, transforms or ``alpha_epsilon`` differ.
             UnsupportedError: if the family cannot be merged.
         """
-        if not isinstance(other, DirichletClassifier):
-            raise StateError("a DirichletClassifier", type(other).__name__, "Pass a classifier.")
-        mine, theirs = (one._class_sums("a family whose streams merge") for one in (self, other))
+        alike = isinstance(other, DirichletClassifier) and other._targets == self._targets
+        if not alike:
+            got = getattr(other, "alpha_epsilon", type(other).__name__)
+            expected = f"a DirichletClassifier of alpha_epsilon {self.alpha_epsilon}"
+            raise StateError(expected, f"{got}", "Build both alike.")
         known = self.classes + unseen(other.classes, self.classes)
-        streams = [copy.deepcopy(one) for one in mine]
-        streams += [emptied(mine[0]) for _ in known[len(mine) :]]
-        for label, one in zip(other.classes, theirs, strict=True):
-            streams[known.index(label)].merge(one)
-        seen = {label: one.num_observed for label, one in zip(known, streams, strict=True)}
-        self._become(self._combined(streams), streams, seen)
+        mine, theirs = (one._widened(known, "a family that merges") for one in (self, other))
+        mine.merge(theirs)
+        cast(StreamingGP, self.absent).merge(cast(StreamingGP, other.absent))
+        seen = {one: self._seen.get(one, 0) + other._seen.get(one, 0) for one in known}
+        self._become(mine, seen)
         return self
 
     @all_or_nothing
@@ -365,13 +345,11 @@ class DirichletClassifier(CompositeModel):
         return {"counts": list(self._seen.values())}
 
     def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
-        """Load the sums of the classes, and their counts."""
+        """Load the class that no label names, and the numbers of labels."""
         if data is not None:
-            _, *streams = self._streams()
-            seen = dict(zip(self.classes, data["counts"], strict=True))
-            self._become(self.model, streams, seen)
-            for k, one in enumerate(streams):
-                one.load_state_dict(entries(state, f"class_streams.{k}."))
+            self._become(self.model, dict(zip(self.classes, data["counts"], strict=True)))
+            if self.absent is not None:
+                self.absent.load_state_dict(entries(state, "absent."))
 
 
 def informative_classes(seen: Mapping[Label, int]) -> list[bool]:
@@ -395,21 +373,3 @@ def of_outputs(one: StreamingGP, outputs: int) -> StreamingGP:
     arguments |= {"train_X": X, "train_Y": none, "train_Yvar": none}
     arguments |= {"covar_module": kernel, "mean_module": None}
     return type(one)(**arguments)
-
-
-@all_or_nothing
-def follow_features(one: StreamingGP, model: StreamingGP) -> None:
-    """Replace a class stream's features by the model's present ones."""
-    one._replace(state=one.state.along(model.state, one.num_observed))
-
-
-def sum_of_regressions(streams: Sequence[StreamingGP], t: Tensor, d: Tensor) -> Any:
-    """The state of one output with target ``t[k]`` and noise ``d[k]`` at all points of stream k."""
-    largest = max(streams, key=lambda one: one.num_observed)
-    state, count = largest._empty_state().along(largest.state, 0), 0
-    for one, target, noise in zip(streams, t, d, strict=True):
-        f = noise.rsqrt().reshape(1)  # outcomes (0 + t f) / f = t, noise 1 / f^2 = d
-        part = one._rescale(one.state, -target * f, f)
-        state = state.merged_at(part, count, one.num_observed)
-        count += one.num_observed
-    return state

@@ -200,10 +200,6 @@ class CountGP(CompositeModel):
         return self.likelihood.informative(*self._state.totals.tolist())
 
     @property
-    def _learns_nugget(self) -> bool:
-        return self.likelihood.nugget == "learn" and self.informative
-
-    @property
     def _most_held(self) -> int:
         """Number of outcomes that may be held."""
         promises = self.model.promises
@@ -290,7 +286,7 @@ class CountGP(CompositeModel):
         most = self._most_held
         if len(self._state.held) <= most + SPARE:
             return
-        if self._holds_all and self._learns_nugget:
+        if self._holds_all and self.likelihood.nugget == "learn" and self.informative:
             try:
                 self.fit()
             except (StateError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
@@ -382,7 +378,7 @@ class CountGP(CompositeModel):
                 f"{type(self.model).__name__} after {self.num_observed} outcomes",
                 "It takes one pass; use one of those, or a larger `opening`.",
             )
-        return self._swept(sweeps, self._learns_nugget)
+        return self._swept(sweeps, self.likelihood.nugget == "learn" and self.informative)
 
     @all_or_nothing
     def _swept(self, sweeps: int, learns: bool) -> float:

@@ -11,7 +11,6 @@ from torch import Size
 from bo_stream import HSGP, WISKI, DirichletClassifier
 from bo_stream.errors import DtypeError, InputError, StateError, UnsupportedError
 from bo_stream.mathematics.labels import LabelTargets
-from bo_stream.surrogates.classifier import follow_features
 from bo_stream.testing.base import assert_same_state, snapshot
 from tests.bo_stream.surrogates.dirichlet_cases import (
     BOX,
@@ -130,8 +129,8 @@ def test_a_late_class_equals_one_known_from_the_start(family: str, fitted: bool)
             features = model.model.basis.lengthscales
             varied(model).model.choose_features()
             assert not torch.equal(features, model.model.basis.lengthscales)
-        for one in (known.model, *known.class_streams):
-            follow_features(one, model.model)
+        for one in (known.model, known.absent):
+            one._replace(state=one.state.along(model.model.state, one.num_observed))
     for one in (model, known):
         one.observe(X[late], y[late])
     assert model.classes == [0, 1, 2] and model.num_observed == 60

@@ -175,8 +175,8 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
     model = built("wiski", X[:0], y[:0], classes=[0, 1, 2])
     before = snapshot(model)
     good = built("wiski", X, y).state_dict()
-    nan = {k: v * math.nan if k == "class_streams.1.stream.state_A" else v for k, v in good.items()}
-    short = {k: v for k, v in good.items() if not k.startswith("class_streams.2.")}
+    nan = {k: v * math.nan if k == "absent.stream.state_A" else v for k, v in good.items()}
+    short = {k: v for k, v in good.items() if not k.startswith("absent.")}
     for bad in (nan, short, {}, model.model.state_dict(), built("hsgp", X, y).state_dict()):
         with pytest.raises(StateError):
             model.load_state_dict(bad)
@@ -191,4 +191,4 @@ def test_float32_is_the_interface_only() -> None:
     X, y = data()
     model = built("wiski", X.float(), y)
     assert model.predict_proba(X.float()).dtype == torch.float32
-    assert all(one.state.A.dtype == torch.float64 for one in (model.model, *model.class_streams))
+    assert all(one.state.A.dtype == torch.float64 for one in (model.model, model.absent))
