@@ -16,6 +16,7 @@ import json
 import os
 import warnings
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from functools import partial
@@ -31,13 +32,14 @@ from torch import Tensor, nn
 
 from bo_stream.base.fitting import log_prior
 from bo_stream.base.options import from_plain, is_plain, to_plain
-from bo_stream.base.stream import exclusive, numbers_of, settings_of
+from bo_stream.base.stream import Changeable, StreamBuffers, exclusive, numbers_of, settings_of
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
 
 __all__ = [
     "EXTRA",
     "STATE_VERSION",
+    "Saveable",
     "adopt",
     "build",
     "dumps",
@@ -45,10 +47,8 @@ __all__ = [
     "load",
     "load_part",
     "load_state",
-    "loadable",
     "packed",
     "read",
-    "save",
     "unpacked",
 ]
 
@@ -208,19 +208,73 @@ TRANSFORMS = {"input_transform": Normalize, "outcome_transform": Standardize}
 _LOADABLE: dict[str, type[Any]] = {}
 
 
-def loadable(kind: type[Any]) -> None:
-    """Register a class for loading checkpoints; a later class replaces one of the same name.
+class Saveable(Changeable, nn.Module, ABC):
+    """A model with one or several streams that is saved, and loaded by its class.
 
-    Its constructor runs outside of torch's inference mode.
+    Constructors of subclasses run outside of torch's inference mode. A later class replaces one of
+    the same name.
     """
-    if "__init__" in vars(kind):
-        kind.__init__ = lasting(kind.__init__)
-    if not inspect.isabstract(kind):
-        _LOADABLE[_registered(kind)] = kind
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = lasting(cls.__init__)  # type: ignore[method-assign]
+        if not inspect.isabstract(cls):
+            _LOADABLE[_registered(cls)] = cls
+
+    @abstractmethod
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of its constructor by name, with no data."""
+
+    @abstractmethod
+    def _header(self) -> dict[str, Any]:
+        """Class and settings, which are checked when a state is loaded."""
+
+    def _noted(self) -> dict[str, Any]:
+        """Plain values that are saved with the header, and loaded with the data."""
+        return {}
+
+    @property
+    def state_bytes(self) -> int:
+        """Size in bytes of all state buffers."""
+        streams = (part for part in self.modules() if isinstance(part, StreamBuffers))
+        return sum(buffer.nbytes for stream in streams for buffer in stream.buffers())
+
+    def get_extra_state(self) -> Tensor:
+        """The metadata of a `state_dict` as a tensor of bytes."""
+        return packed(self._header() | self._noted())
+
+    def set_extra_state(self, state: Any) -> None:
+        """Do nothing: the metadata are read when a `state_dict` is loaded."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint atomically, from which `bo_stream.load` rebuilds the model.
+
+        If interrupted, an older file is kept. It holds the class, its options and the
+        `state_dict`, no code: a kernel, mean, likelihood, transform or policy of your own is handed
+        to `load` again.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            UnsupportedError: if the class cannot be built from the options in its attributes.
+        """
+        contents = dumps(self)
+        target = Path(path)
+        part = target.with_name(f".{target.name}.{uuid4().hex}.part")
+        try:
+            with part.open("xb") as file:
+                file.write(contents)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 @exclusive
-def dumps(model: Any) -> bytes:
+def dumps(model: Saveable) -> bytes:
     """Serialise a surrogate to the contents of a file.
 
     Args:
@@ -255,29 +309,6 @@ def dumps(model: Any) -> bytes:
     file = io.BytesIO()
     torch.save(document, file)
     return file.getvalue()
-
-
-def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a surrogate to a file atomically: if interrupted, an older file is kept.
-
-    Args:
-        model: The surrogate, which is not changed.
-        path: The file to write.
-
-    Raises:
-        UnsupportedError: if its class cannot be built from the options in its attributes.
-    """
-    contents = dumps(model)
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{uuid4().hex}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike[str], **modules: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -16,7 +15,7 @@ from torch import Size, Tensor
 
 from bo_stream.base import checkpoint
 from bo_stream.base.gaussian_model import missing
-from bo_stream.base.stream import Changeable, StreamBuffers, all_or_nothing
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError, UnsupportedError
 
@@ -25,7 +24,7 @@ __all__ = ["CompositeModel"]
 LEARN = "To learn hyperparameters, call `fit`; to predict, `posterior`."
 
 
-class CompositeModel(Changeable, Model):
+class CompositeModel(checkpoint.Saveable, Model):
     """Base of models that predict from the posterior of a surrogate of their own.
 
     Attributes:
@@ -33,10 +32,6 @@ class CompositeModel(Changeable, Model):
     """
 
     model: StreamingGP
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        checkpoint.loadable(cls)
 
     def _streams(self) -> list[StreamingGP]:
         """All surrogates."""
@@ -74,12 +69,6 @@ class CompositeModel(Changeable, Model):
         """Number of observations absorbed."""
         return self.model.num_observed
 
-    @property
-    def state_bytes(self) -> int:
-        """Size in bytes of all state buffers."""
-        streams = (part for part in self.modules() if isinstance(part, StreamBuffers))
-        return sum(buffer.nbytes for stream in streams for buffer in stream.buffers())
-
     def posterior(
         self,
         X: Tensor,
@@ -104,14 +93,6 @@ class CompositeModel(Changeable, Model):
         """Noise variances of typical future outcomes; True for the surrogate's typical noise."""
         return True
 
-    @abstractmethod
-    def _header(self) -> dict[str, Any]:
-        """Class and settings, which are checked when a state is loaded."""
-
-    @abstractmethod
-    def _arguments(self) -> dict[str, Any]:
-        """The arguments of its constructor by name, with no data."""
-
     def _shared_arguments(self, inputs: str) -> dict[str, Any]:
         """Those that every composite model has; ``inputs`` is the name of the points."""
         model = self.model
@@ -123,17 +104,6 @@ class CompositeModel(Changeable, Model):
             "input_transform": getattr(model, "input_transform", None),
             **model._options(),
         }
-
-    def _noted(self) -> dict[str, Any]:
-        """Plain values that are saved with the header, and loaded with the data."""
-        return {}
-
-    def get_extra_state(self) -> Tensor:
-        """The metadata of a `state_dict` as a tensor of bytes."""
-        return checkpoint.packed(self._header() | self._noted())
-
-    def set_extra_state(self, state: Any) -> None:
-        """Do nothing: `load_state_dict` has read them."""
 
     @all_or_nothing
     def load_state_dict(
@@ -166,7 +136,3 @@ class CompositeModel(Changeable, Model):
             state: A saved `state_dict`.
             data: Its metadata, if all data are to be loaded; else what fits learn is.
         """
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint, from which `bo_stream.load` rebuilds everything."""
-        checkpoint.save(self, path)

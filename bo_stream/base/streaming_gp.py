@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
@@ -124,7 +123,7 @@ class PredictiveScore(NamedTuple):
     variance: Tensor
 
 
-class StreamingGP(Fittable):
+class StreamingGP(checkpoint.Saveable, Fittable):
     """A Gaussian-process surrogate on a stream of data, with BoTorch's model interface.
 
     Args:
@@ -147,7 +146,6 @@ class StreamingGP(Fittable):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        checkpoint.loadable(cls)
         options.publish_signature(cls)
 
     def __init__(
@@ -458,11 +456,6 @@ class StreamingGP(Fittable):
         """The family's state."""
         return self.stream.contents.state
 
-    @property
-    def state_bytes(self) -> int:
-        """Size in bytes of all state buffers."""
-        return sum(b.numel() * b.element_size() for b in self.stream.buffers())
-
     def _replace(self, **changes: Any) -> None:
         """Replace parts of the stream that posteriors depend on."""
         self._set("stream", self.stream.replaced(**changes))
@@ -663,14 +656,6 @@ class StreamingGP(Fittable):
 
     # -- saving ----------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint, from which `bo_stream.load` rebuilds the surrogate.
-
-        It holds the class, its options and the `state_dict`, no code: a kernel, mean, likelihood,
-        transform or policy of your own is handed to `load` again.
-        """
-        checkpoint.save(self, path)
-
     @all_or_nothing
     def load_state_dict(  # type: ignore[override]
         self,
@@ -713,13 +698,6 @@ class StreamingGP(Fittable):
         """Class, version and layout, which are checked when a state is loaded."""
         head = {"class": type(self).__name__, "version": checkpoint.STATE_VERSION}
         return {**head, **self._layout()}
-
-    def get_extra_state(self) -> Tensor:
-        """The metadata of a `state_dict` as a tensor of bytes."""
-        return checkpoint.packed(self._header())
-
-    def set_extra_state(self, state: Any) -> None:
-        """Do nothing: the metadata have been checked already."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move everything; cast interface and hyperparameters but never state or transforms."""

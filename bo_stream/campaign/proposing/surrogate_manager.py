@@ -380,7 +380,7 @@ class SurrogateManager:
             "least": self.least if math.isfinite(self.least) else None,
             "surprise": [float(v) for v in (s.count, s.total, s.information, s.variance)],
         }
-        return about, checkpoint.dumps(self.model)
+        return about, checkpoint.dumps(cast(StreamingGP, self.model))
 
     def loads(self, about: dict[str, Any], model: bytes) -> None:
         """Restore the contents of a snapshot.
