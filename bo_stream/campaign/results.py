@@ -133,7 +133,7 @@ class CampaignResults(CorrectableCampaign):
         if of not in ("trials", "model"):
             raise InputError("'trials' or 'model'", repr(of), "Choose one.")
         if of == "model":
-            return self._recommended(None, feasible)
+            return self._recommended(self._current_model(), None, feasible)
         return front_of(self.told(), self._outcomes)
 
     def hypervolume(self) -> tuple[float, dict[str, float]] | None:
@@ -192,20 +192,20 @@ class CampaignResults(CorrectableCampaign):
         if type(n) is not int or n < 1:
             raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
         self._check_optimises("Use predict(frame).")
-        self._sync()
-        if isinstance(self._state, OutcomeStates):
-            return self._recommended(n, feasible)
-        model, state = latent_surrogate(self._current_model()), self._state
+        model, state = self._current_model(), self._state
+        if isinstance(state, OutcomeStates):
+            return self._recommended(model, n, feasible)
+        latent, manager = latent_surrogate(model), state.manager
 
         def means(X: Tensor) -> Tensor:
-            return self._distribution(X).mean
+            return self._distribution(model, X).mean
 
-        kernels = state.manager.ensemble, state.manager.kernels()
+        kernels = manager.ensemble, manager.kernels()
         given = self.feasible, state.observations, means, kernels
-        frame, X = self._settings_at(recommended(model, *given, n))
-        here = self._distribution(X)
+        frame, X = self._settings_at(recommended(latent, *given, n))
+        here = self._distribution(model, X)
         where = self.feasible, state.observations
-        found = gains_ahead(model, *where, kernels[1], here.outcome, X)
+        found = gains_ahead(latent, *where, kernels[1], here.outcome, X)
         shown = self._summary(here, interval=True)
         return frame.assign(**shown, gain=found.numpy())
 
@@ -229,15 +229,17 @@ class CampaignResults(CorrectableCampaign):
             UnsupportedError: for noise of counts or of several outcomes.
         """
         X = self._encoded(self.space.values(frame))
-        if not noise:
-            return self._predicted(X, frame.index)
-        self._current_model()
-        if self.counts is not None or isinstance(self._state, OutcomeStates):
+        model = self._current_model()
+        several = isinstance(self._state, OutcomeStates)
+        if noise and (self.counts is not None or several):
             raise UnsupportedError(
                 "one outcome that is no count", "counts or several outcomes", "Leave `noise` out."
             )
-        found = self._distribution(X, noise=True)
-        return pd.DataFrame(self._summary(found, interval=True), frame.index)
+        if several:
+            return predictions_of(self._predictions(model), X, frame.index)
+        found = self._distribution(model, X, noise)
+        interval = noise or self.counts is not None
+        return pd.DataFrame(self._summary(found, interval), frame.index)
 
     # -- pieces ----------------------------------------------------------------------------------
 
@@ -249,14 +251,14 @@ class CampaignResults(CorrectableCampaign):
     def _outcomes(self) -> NamedOutcomes:
         return self.settings.named
 
-    def _predictions(self) -> OutcomePredictions:
-        return OutcomePredictions(cast(Any, self._current_model()), self._outcomes)
+    def _predictions(self, model: StreamingGP) -> OutcomePredictions:
+        return OutcomePredictions(cast(Any, model), self._outcomes)
 
-    def _recommended(self, n: int | None, least: float) -> pd.DataFrame:
+    def _recommended(self, model: StreamingGP, n: int | None, least: float) -> pd.DataFrame:
         """Recommended settings by several outcomes; for None the model's front."""
         if not 0.0 <= least <= 1.0:
             raise InputError("feasible, a probability", repr(least), "For example 0.95.")
-        predictions = self._predictions()
+        predictions = self._predictions(model)
         data = cast(PartlyObserved, self._state.observations)
         given = predictions, self.feasible, data, least
         if n is None:
@@ -288,7 +290,7 @@ class CampaignResults(CorrectableCampaign):
             frame.insert(0, "place", space.table.index[chosen.tolist()])
             return frame, self._encoded(values)
         values = space.decode(chosen)
-        trials = [trial for trial in self.history.trials if trial.status == "told"]
+        trials = [trial for trial in self._state.history.trials if trial.status == "told"]
         told = self._state.points(trials).to(chosen)
         for row, point in enumerate(chosen):  # a measured setting is the one of the trial
             same = (told == point).all(-1)
@@ -299,17 +301,10 @@ class CampaignResults(CorrectableCampaign):
     def _encoded(self, values: np.ndarray) -> Tensor:
         return self.space.encode(values).to(self._like)
 
-    def _predicted(self, X: Tensor, index: Any) -> pd.DataFrame:
-        """Predictions as `predict` gives them."""
-        self._current_model()
-        if isinstance(self._state, OutcomeStates):
-            return predictions_of(self._predictions(), X, index)
-        found = self._distribution(X)
-        return pd.DataFrame(self._summary(found, interval=self.counts is not None), index)
-
-    def _distribution(self, X: Tensor, noise: bool = False) -> OutcomeDistribution:
+    def _distribution(
+        self, model: StreamingGP, X: Tensor, noise: bool = False
+    ) -> OutcomeDistribution:
         """The distribution of the only outcome, to be maximised; of counts the response."""
-        model = self._current_model()
         if isinstance(model, CountGP):
             return model.response(X, nugget=False)
         kernels = cast(Any, self._state.manager).kernels()
