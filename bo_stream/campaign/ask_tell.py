@@ -13,18 +13,18 @@ import pandas as pd
 
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignOrigin, CampaignState
-from bo_stream.campaign.ledger import events
-from bo_stream.campaign.ledger.told_rows import far_outcomes, read_told
-from bo_stream.campaign.ledger.trial_frames import (
+from bo_stream.campaign.ledger import history as events
+from bo_stream.campaign.ledger.frames import (
     Columns,
+    far_outcomes,
     find_trials,
     inputs_frame,
     parse_ids,
     read_new_trials,
+    read_told,
     trials_frame,
 )
-from bo_stream.campaign.ledger.trial_history import TrialHistory
-from bo_stream.campaign.ledger.trials import ENQUEUED, Event, Trial
+from bo_stream.campaign.ledger.history import ENQUEUED, Event, Trial, TrialHistory
 from bo_stream.campaign.outcomes.outcome_states import OutcomeStates
 from bo_stream.campaign.proposing.proposer import Proposal, Proposer
 from bo_stream.campaign.records import Row

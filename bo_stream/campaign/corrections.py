@@ -8,11 +8,10 @@ from typing import Any
 import pandas as pd
 
 from bo_stream.campaign.ask_tell import AskTell
-from bo_stream.campaign.ledger import events, setting_changes
-from bo_stream.campaign.ledger.told_rows import read_amended
-from bo_stream.campaign.ledger.trial_frames import find_trials, parse_ids
-from bo_stream.campaign.ledger.trial_history import TrialHistory
-from bo_stream.campaign.ledger.trials import Event
+from bo_stream.campaign.ledger import history as events
+from bo_stream.campaign.ledger import setting_changes
+from bo_stream.campaign.ledger.frames import find_trials, parse_ids, read_amended
+from bo_stream.campaign.ledger.history import Event, TrialHistory
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.proposing.choices import NamedChoice
 from bo_stream.campaign.proposing.fit_policy import FitPolicy

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.corrections import CorrectableCampaign
-from bo_stream.campaign.ledger.trials import Decision
+from bo_stream.campaign.ledger.history import Decision
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.front import OutcomePredictions, hypervolume
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes

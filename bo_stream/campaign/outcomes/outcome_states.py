@@ -14,7 +14,7 @@ from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignOrigin, CampaignState, LedgerState
-from bo_stream.campaign.ledger.trial_history import TrialHistory
+from bo_stream.campaign.ledger.history import TrialHistory
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.outcome_store import OutcomeStore, SharedStore
 from bo_stream.campaign.proposing.fallbacks import falling_back

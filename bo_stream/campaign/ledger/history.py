@@ -1,16 +1,169 @@
-"""All trials of a campaign as its events left them, and what the surrogate has to learn from."""
+"""All trials of a campaign as its events left them: the events, and what is learned from them.
+
+An event is plain data that can be stored as JSON. Events are only added; one that corrects another
+keeps the old value. Their kinds:
+
+- ``asked``: trials that one call of `ask` proposed, after those that were enqueued before and are
+  taken now, points chosen ahead for later calls, and which acquisition function chose them;
+- ``told``: outcomes of trials, and new trials that were measured without being asked for; if there
+  are any, ``notes`` and ``keys`` of trials, and the inputs that were ``done`` in place of those
+  asked for;
+- ``failed``: trials that gave no outcome, and the reason;
+- ``amended``: corrected outcomes of trials, and those of before;
+- ``withdrawn``: trials from which nothing is learned any more, and the reason;
+- ``changed``: settings that differ from now on, and their values before.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from typing import Any, Literal
+from itertools import accumulate, chain
+from typing import Any, Literal, NamedTuple, overload
 
-from bo_stream.campaign.ledger.trials import ENQUEUED, Decision, Event, Points, Trial, TrialList
+import numpy as np
+
 from bo_stream.errors import StateError
 
-__all__ = ["TrialHistory"]
+__all__ = [
+    "Decision",
+    "ENQUEUED",
+    "Event",
+    "Points",
+    "Status",
+    "Trial",
+    "TrialHistory",
+    "TrialList",
+    "amended_event",
+    "asked_event",
+    "changed_event",
+    "failed_event",
+    "is_same",
+    "told_event",
+    "told_ids",
+    "told_in_parts",
+    "withdrawn_event",
+]
+
+Event = dict[str, Any]
+"""An event as plain data; see `bo_stream.campaign.ledger.history`."""
+
+Status = Literal["running", "told", "failed", "withdrawn"]
+
+ENQUEUED = "enqueued"
+"""In place of the program that evaluates a trial, while none has taken it."""
+
+Points = tuple[tuple[float, ...], ...]
+"""Inputs of several trials in the user's units."""
+
+BLOCK = 512
+"""Trials in a block of a `TrialList`."""
+
+
+class Trial(NamedTuple):
+    """One measurement.
+
+    Attributes:
+        id: Number of the trial, from 0.
+        inputs: Its inputs in the user's units.
+        place: Row of the pool; None in a box.
+        status: ``running`` (asked for, no outcome yet), ``told``, ``failed`` or ``withdrawn``.
+        ask: Number of the call of `ask` that proposed it; None if it was not asked for.
+        by: Identifier of the program that evaluates it, if that gave one; `ENQUEUED` until one has
+            taken a trial of the user's choice.
+        y: The outcome.
+        yvar: Noise variance of the outcome, if known.
+        reason: Why it failed or was withdrawn.
+        asked_at: When it was asked for, in seconds since 1970, if that was recorded.
+        size: Trials or exposure of a count.
+        parts: Of several outcomes: those that were told, with their noise variances, by column.
+        note: Note of the user.
+        key: Name of the measurement, by which it is recognised when it is told again.
+        asked: Inputs that were asked for, if others were measured.
+    """
+
+    id: int
+    inputs: tuple[float, ...]
+    place: int | None
+    status: Status = "running"
+    ask: int | None = None
+    by: str | None = None
+    y: float | None = None
+    yvar: float | None = None
+    reason: str | None = None
+    asked_at: float | None = None
+    size: float | None = None
+    parts: Mapping[str, tuple[float, float | None]] | None = None
+    note: str | None = None
+    key: str | None = None
+    asked: tuple[float, ...] | None = None
+
+
+class Decision(NamedTuple):
+    """Which acquisition function chose the latest trials.
+
+    Attributes:
+        acquisition: Its name.
+        why: Why it was chosen, as a sentence.
+    """
+
+    acquisition: str
+    why: str
+
+
+class TrialList(Sequence[Trial]):
+    """Trials by id. Immutable: a changed copy shares all blocks without a changed trial."""
+
+    def __init__(self, blocks: tuple[tuple[Trial, ...], ...] = ()) -> None:
+        self._blocks = blocks
+        self._size = len(blocks[-1]) + BLOCK * (len(blocks) - 1) if blocks else 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, id: int) -> Trial: ...
+
+    @overload
+    def __getitem__(self, id: slice) -> list[Trial]: ...
+
+    def __getitem__(self, id: int | slice) -> Trial | list[Trial]:
+        if isinstance(id, slice):
+            return [self[i] for i in range(*id.indices(self._size))]
+        if not 0 <= id < self._size:
+            raise IndexError(f"trial {id} of {self._size}")
+        return self._blocks[id // BLOCK][id % BLOCK]
+
+    def __iter__(self) -> Iterator[Trial]:
+        return chain.from_iterable(self._blocks)
+
+    def changed(self, trials: Iterable[Trial]) -> TrialList:
+        """The list with changed trials, and new ones whose ids follow."""
+        blocks: list[Any] = list(self._blocks)
+        opened: set[int] = set()
+        for trial in trials:
+            number, place = divmod(trial.id, BLOCK)
+            if number == len(blocks):
+                blocks.append([])
+                opened.add(number)
+            elif number not in opened:
+                blocks[number] = list(blocks[number])
+                opened.add(number)
+            blocks[number][place : place + 1] = [trial]
+        for number in opened:
+            blocks[number] = tuple(blocks[number])
+        return TrialList(tuple(blocks))
+
+
+def is_same(before: float | None, now: float | None) -> bool:
+    """Whether two outcomes or variances are equal up to the digits that a file may drop."""
+    if before is None or now is None:
+        return before is now
+    return math.isclose(before, now, rel_tol=1e-12)
+
 
 RECENT = 0.3
 """Weight of the latest measurement in a running mean of seconds."""
@@ -268,3 +421,150 @@ def _mean(before: float | None, seconds: float | None) -> float | None:
     if before is None or seconds is None:
         return before if seconds is None else seconds
     return (1.0 - RECENT) * before + RECENT * seconds
+
+
+def asked_event(
+    history: TrialHistory,
+    inputs: np.ndarray,
+    places: list[int] | None,
+    by: str | None = None,
+    *,
+    enqueued: Sequence[Trial] = (),
+    ahead: np.ndarray | None = None,
+    taken: int = 0,
+    decision: Decision | None = None,
+    seconds: float | None = None,
+) -> Event:
+    """The event of proposing trials.
+
+    Args:
+        history: All trials before the event.
+        inputs: Inputs of the new trials.
+        places: Their rows of the pool, in a pool.
+        by: Identifier of the program that evaluates them.
+        enqueued: Earlier trials that it takes as well.
+        ahead: Points chosen for later calls of `ask`, in place of those of before.
+        taken: Without ``ahead``: number of the points chosen ahead that are among the new trials.
+        decision: Which acquisition function chose them, if that has changed.
+        seconds: What the decision took, if it was measured for the choice between two functions.
+    """
+    new: list[Any] = [[trial.id, trial.place, trial.inputs] for trial in enqueued]
+    new += _new_rows(history, inputs, places)
+    event: Event = {"kind": "asked", "trials": new, "by": by, "at": time.time()}
+    event |= {"taken": taken} if ahead is None else {"ahead": _rows(ahead)}
+    if decision is not None:
+        event["decision"] = list(decision)
+    return event if seconds is None else {**event, "seconds": seconds}
+
+
+def told_event(
+    history: TrialHistory,
+    values: Sequence[tuple[Any, ...]],
+    inputs: np.ndarray,
+    places: list[int] | None,
+) -> Event:
+    """The event of telling outcomes.
+
+    Args:
+        history: All trials before the event.
+        values: Id, outcome, noise variance, and for counts their size. The id is None for a trial
+            that was not asked for.
+        inputs: Inputs of the trials without id, in the same order.
+        places: Their rows of the pool, in a pool.
+    """
+    new = _new_rows(history, inputs, places)
+    ids = iter(new)
+    rows = [(next(ids)[0] if id is None else id, *told) for id, *told in values]
+    return {"kind": "told", "trials": new, "values": rows, "at": time.time()}
+
+
+def told_in_parts(
+    history: TrialHistory, event: Event, complete: Callable[[Mapping[str, Any]], bool]
+) -> Event:
+    """The event of telling or amending with outcomes by column.
+
+    Args:
+        history: All trials before the event.
+        event: An event whose values are ids and outcomes by column.
+        complete: Whether a trial with these outcomes has all.
+    """
+    parts: dict[str, list[Any]] = {}
+    before: dict[str, list[Any]] = {}
+    done = []
+    for id, told in event["values"]:
+        known = history.trials[id].parts if id < len(history.trials) else None
+        if complete({**(known or {}), **told}):
+            done.append([id, None, None])
+        for column, (y, yvar) in told.items():
+            parts.setdefault(column, []).append([id, y, yvar])
+            if known and column in known:
+                before.setdefault(column, []).append([id, *known[column]])
+    old = {"before": before} if "before" in event else {}
+    return {**event, "values": done, "parts": parts, **old}
+
+
+def told_ids(event: Event | None) -> list[int]:
+    """Ids of the trials of which an event tells or amends outcomes."""
+    if event is None:
+        return []
+    rows = [row for rows in event.get("parts", {}).values() for row in rows]
+    return list(dict.fromkeys(row[0] for row in [*event["values"], *rows]))
+
+
+def failed_event(reasons: list[tuple[int, str]]) -> Event:
+    """The event of trials that gave no outcome, with ids and reasons."""
+    return {"kind": "failed", "reasons": [list(row) for row in reasons]}
+
+
+def amended_event(history: TrialHistory, values: Sequence[tuple[Any, ...]]) -> Event:
+    """The event of correcting outcomes; it keeps those of before.
+
+    Args:
+        history: All trials before the event.
+        values: Id, outcome, noise variance, and for counts their size.
+    """
+    before = [_outcome(history.trials[row[0]], len(row)) for row in values]
+    return {
+        "kind": "amended",
+        "values": [list(row) for row in values],
+        "before": before,
+        "at": time.time(),
+    }
+
+
+def withdrawn_event(history: TrialHistory, reasons: list[tuple[int, str]]) -> Event:
+    """The event of removing trials from what is learned, with ids, reasons and earlier statuses."""
+    before = [[id, history.trials[id].status, history.trials[id].reason] for id, _ in reasons]
+    rows = [list(row) for row in reasons]
+    return {"kind": "withdrawn", "reasons": rows, "before": before, "at": time.time()}
+
+
+def changed_event(before: dict[str, Any], after: dict[str, Any]) -> Event | None:
+    """The event of changing settings, with those that differ; None if none does.
+
+    Args:
+        before: All settings as plain data.
+        after: Those from now on.
+    """
+    differ = [name for name in after if after[name] != before.get(name)]
+    if not differ:
+        return None
+    new, old = ({name: plain.get(name) for name in differ} for plain in (after, before))
+    return {"kind": "changed", "settings": new, "before": old, "at": time.time()}
+
+
+def _outcome(trial: Trial, length: int) -> list[Any]:
+    """A trial's id and outcome as in a told event."""
+    return [trial.id, trial.y, trial.yvar, trial.size][:length]
+
+
+def _new_rows(
+    history: TrialHistory, inputs: np.ndarray, places: list[int] | None
+) -> list[tuple[Any, ...]]:
+    rows: list[int] | list[None] = [None] * len(inputs) if places is None else places
+    return list(zip(history.next_ids(len(inputs)), rows, _rows(inputs), strict=True))
+
+
+def _rows(inputs: np.ndarray) -> list[tuple[float, ...]]:
+    """Rows as tuples of numbers, which the garbage collector need not look into."""
+    return list(map(tuple, inputs.tolist()))
