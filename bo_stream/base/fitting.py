@@ -64,6 +64,25 @@ FARTHEST = math.log(1e12)
 """Largest logarithm of a hyperparameter without bounds."""
 
 
+@dataclass(frozen=True)
+class Hyperparameter:
+    """A free hyperparameter among coordinates.
+
+    Attributes:
+        name: Its name in its module.
+        parameter: The raw parameter.
+        constraint: The constraint that transforms it, if one does.
+        positive: Whether its logarithm is the coordinate.
+        part: Where its coordinates are.
+    """
+
+    name: str
+    parameter: nn.Parameter
+    constraint: Interval | None
+    positive: bool
+    part: slice
+
+
 class Coordinates:
     """The free hyperparameters of a GP's kernel, likelihood and mean as one vector.
 
@@ -71,8 +90,7 @@ class Coordinates:
     """
 
     def __init__(self, model: Fittable, skip_mean: bool) -> None:
-        self.items: list[tuple[nn.Parameter, Interval | None, bool]] = []
-        self.names: list[str] = []
+        self.items: list[Hyperparameter] = []
         self.lower = self.upper = torch.empty(0, dtype=torch.float64)
         for module in (model.covar_module, model.likelihood, model.mean_module):
             if not (skip_mean and module is model.mean_module):
@@ -90,28 +108,23 @@ class Coordinates:
         if positive:  # bounds of the logarithm, a little inside
             low = math.log(low) + MARGIN if low > 0 else -FARTHEST
             high = math.log(high) - MARGIN if high < math.inf else FARTHEST
-        self.items.append((parameter, constraint, positive))
-        self.names.append(name)
+        enforced = constraint if constraint is not None and constraint.enforced else None
+        part = slice(len(self.lower), len(self.lower) + parameter.numel())
+        self.items.append(Hyperparameter(name, parameter, enforced, positive, part))
         lower, upper = (self.lower.new_full((parameter.numel(),), bound) for bound in (low, high))
         self.lower, self.upper = torch.cat([self.lower, lower]), torch.cat([self.upper, upper])
 
     def named(self, word: str) -> Tensor:
         """A mask of the positive hyperparameters whose names contain a word."""
-        parts = [
-            torch.full((parameter.numel(),), positive and word in name)
-            for name, (parameter, _, positive) in zip(self.names, self.items, strict=True)
-        ]
-        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool)
+        mask = torch.zeros(len(self.lower), dtype=torch.bool)
+        for item in self.items:
+            mask[item.part] = item.positive and word in item.name
+        return mask
 
     def place(self, parameter: nn.Parameter) -> slice | None:
         """Where a positive hyperparameter's coordinates are; None if it is not among them."""
-        start = 0
-        for own, _, positive in self.items:
-            end = start + own.numel()
-            if own is parameter:
-                return slice(start, end) if positive else None
-            start = end
-        return None
+        places = (item.part for item in self.items if item.parameter is parameter and item.positive)
+        return next(places, None)
 
     def selection(self, parameters: Sequence[nn.Parameter], outputs: int) -> Tensor | None:
         """Weights that give the logarithm of a product of positive parameters from coordinates.
@@ -153,11 +166,11 @@ class Coordinates:
     def get(self) -> Tensor:
         """The current coordinates (float64, on the CPU)."""
         parts = []
-        for parameter, constraint, positive in self.items:
-            enforced = constraint is not None and constraint.enforced
-            value = constraint.transform(parameter) if constraint and enforced else parameter
+        for item in self.items:
+            raw = item.parameter
+            value = raw if item.constraint is None else item.constraint.transform(raw)
             value = value.detach().double().cpu().reshape(-1)
-            parts.append(value.log() if positive else value)
+            parts.append(value.log() if item.positive else value)
         return self.clip(torch.cat(parts)) if parts else self.lower
 
     def confine(self, trust: float) -> None:
@@ -169,8 +182,8 @@ class Coordinates:
     def set(self, u: Tensor) -> None:
         """Set the hyperparameters from coordinates."""
         with torch.no_grad():
-            for (parameter, _, _), raw in zip(self.items, self._raw(u), strict=True):
-                parameter.copy_(raw)
+            for item, raw in zip(self.items, self._raw(u), strict=True):
+                item.parameter.copy_(raw)
 
     def gradient(self, value: Tensor, u: Tensor) -> Tensor:
         """The gradient in coordinates, by the chain rule.
@@ -183,7 +196,7 @@ class Coordinates:
             return torch.zeros_like(u)
         with torch.enable_grad():
             u = u.detach().requires_grad_()
-            raw, parameters = self._raw(u), [parameter for parameter, _, _ in self.items]
+            raw, parameters = self._raw(u), [item.parameter for item in self.items]
         slopes = torch.autograd.grad(
             value, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
         )
@@ -191,12 +204,11 @@ class Coordinates:
 
     def _raw(self, u: Tensor) -> list[Tensor]:
         """The parameters at coordinates, differentiable."""
-        parts = u.split([parameter.numel() for parameter, _, _ in self.items])
         raw = []
-        for (parameter, constraint, positive), part in zip(self.items, parts, strict=True):
-            value = (part.exp() if positive else part).reshape(parameter.shape).to(parameter)
-            enforced = constraint is not None and constraint.enforced
-            raw.append(constraint.inverse_transform(value) if constraint and enforced else value)
+        for item in self.items:
+            value = u[item.part].exp() if item.positive else u[item.part]
+            value = value.reshape(item.parameter.shape).to(item.parameter)
+            raw.append(item.constraint.inverse_transform(value) if item.constraint else value)
         return raw
 
     def clip(self, u: Tensor) -> Tensor:
@@ -311,7 +323,7 @@ class AscentObjective:
         closed_form: ClosedForm | None = None,
     ) -> None:
         self.objective, self.coordinates, self.closed_form = objective, coordinates, closed_form
-        self.before = [parameter.detach().clone() for parameter, _, _ in coordinates.items]
+        self.before = [item.parameter.detach().clone() for item in coordinates.items]
         self.evaluations = 0
         self.best: Evaluated | None = None
 
@@ -349,8 +361,8 @@ class AscentObjective:
             self.coordinates.set(self.best.u)
             return
         with torch.no_grad():
-            for (parameter, _, _), value in zip(self.coordinates.items, self.before, strict=True):
-                parameter.copy_(value)
+            for item, value in zip(self.coordinates.items, self.before, strict=True):
+                item.parameter.copy_(value)
 
     def _at(self, u: Tensor) -> Evaluated:
         self.evaluations += 1

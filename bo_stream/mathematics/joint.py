@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self, cast
+from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -304,23 +304,6 @@ Factors = tuple[Joint, Tensor, Tensor]
 """A joint posterior at q points, the factor ``L`` of ``cov + D``, ``L^-1 (Y - mean)``."""
 
 
-class Integral(Protocol):
-    """Sums over fixed points under one process; arguments are its joint posteriors."""
-
-    @property
-    def total(self) -> Tensor:
-        """Weighted sum of the variances, ``batch x o``."""
-
-    def gram(self, a: Joint, b: Joint) -> Tensor:
-        """``sum_t w_t cov(a, t) cov(t, b)``: ``batch x o x q x q'``."""
-
-    def gram_diagonal(self, a: Joint) -> Tensor:
-        """The diagonal of ``gram(a, a)``: ``batch x o x q``."""
-
-    def conditioned(self, factors: Factors) -> Self:
-        """The sums under the process conditioned on data."""
-
-
 @dataclass(frozen=True)
 class PointIntegral:
     """Sums through the ``q x P`` covariance with the points summed over: O(P r) memory.
@@ -434,3 +417,7 @@ class FeatureIntegral:
         """``V_a (I - G'G)``: covariances with functions on the features."""
         pairs = zip(a.less, self.G, strict=True)
         return sum((-products(W.mT, G) for W, G in pairs), cast(Tensor, a.plus))
+
+
+Integral = PointIntegral | FeatureIntegral
+"""Sums over fixed points under one process; arguments are its joint posteriors."""
