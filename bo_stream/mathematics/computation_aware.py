@@ -39,6 +39,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
@@ -207,7 +208,7 @@ def locality_blocks(X: Tensor, num_blocks: int) -> Tensor:
         num_blocks: Blocks wanted; min(num_blocks, n) are made.
 
     Returns:
-        ``n`` indices. O(n log(i) (d + log n)) time, O(d n log(i) log n) where columns have ties.
+        ``n`` indices. O(d n log(i) log n) time.
     """
     n, blocks = X.shape[0], min(num_blocks, X.shape[0])
     in_order, order = split_blocks(n, num_blocks, X.device), torch.arange(n, device=X.device)
@@ -217,21 +218,11 @@ def locality_blocks(X: Tensor, num_blocks: int) -> Tensor:
         first, last = nodes.pop()
         middle = (first + last) // 2
         rows = order[starts[first] : starts[last]]
-        order[starts[first] : starts[last]] = rows[_line_up(X[rows])]
+        axes = X[rows].var(0, correction=0).argsort(descending=True, stable=True).flip(0)
+        along = np.lexsort(X[rows][:, axes].mT.cpu().numpy())  # by the last of the axes first
+        order[starts[first] : starts[last]] = rows[torch.from_numpy(along).to(rows)]
         nodes += [(a, b) for a, b in ((first, middle), (middle, last)) if b - a > 1]
     return torch.empty_like(in_order).scatter(0, order, in_order)
-
-
-def _line_up(points: Tensor) -> Tensor:
-    """The order of points along the coordinate of most variance, ties by the next, and so on."""
-    axes = points.var(0, correction=0).argsort(descending=True, stable=True)
-    along, order = points[:, axes[0]].sort(stable=True)
-    if not bool((along[1:] == along[:-1]).any()):
-        return order
-    order = torch.arange(len(points), device=points.device)
-    for axis in axes.flip(0).tolist():
-        order = order[points[order, axis].argsort(stable=True)]
-    return order
 
 
 # -- products with kernel matrices -------------------------------------------------------------

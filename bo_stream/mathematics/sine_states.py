@@ -237,10 +237,8 @@ def _waves(angles: Tensor, most: int) -> tuple[Tensor, Tensor]:
 
 def _products(factors: list[Tensor], like: Tensor) -> Tensor:
     """Products of the rows of matrices with ``n`` columns; a row of ones for no matrices."""
-    if not factors:
-        return torch.ones_like(like[:1])
-    rows = factors[0]
-    for factor in factors[1:]:
+    rows = torch.ones_like(like[:1])
+    for factor in factors:
         rows = (rows.unsqueeze(1) * factor).flatten(0, 1)
     return rows
 

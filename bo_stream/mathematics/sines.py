@@ -248,17 +248,13 @@ class MainEffects(Kernel):
         apart = x1 - x2 if diag else x1.unsqueeze(-2) - x2.unsqueeze(-3)
         scale = self.lengthscale if diag else self.lengthscale.unsqueeze(-1)
         r = math.sqrt(2.0 * self.nu) * (apart / scale).abs()
-        value: Tensor = (-r).exp() * _polynomial(round(self.nu - 0.5), r)
+        term = total = torch.ones_like(r)
+        p = round(self.nu - 0.5)
+        for i in range(p):  # the polynomial beside exp(-r)
+            term = term * r * (2.0 * (p - i) / ((2 * p - i) * (i + 1)))
+            total = total + term
+        value: Tensor = (-r).exp() * total
         return value.sum(-1)
-
-
-def _polynomial(p: int, r: Tensor) -> Tensor:
-    """The factor beside ``exp(-r)`` in a Matern kernel of smoothness ``p + 1/2``."""
-    term = total = torch.ones_like(r)
-    for i in range(p):
-        term = term * r * (2.0 * (p - i) / ((2 * p - i) * (i + 1)))
-        total = total + term
-    return total
 
 
 @dataclass(frozen=True)

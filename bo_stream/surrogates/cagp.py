@@ -148,8 +148,8 @@ class CaGP(StreamingGP):
     @property
     def S(self) -> ActionMatrix:
         """The current actions, ``n x i``, with columns of unit length."""
-        state = cast(CaGPState, self.state)
-        return self._factored()[0] if self.actions.follows_hyperparameters else state.S
+        follows = self.actions.follows_hyperparameters
+        return self._factored()[0] if follows else cast(ActionMatrix, self.state.S)
 
     @property
     def num_actions(self) -> int:
@@ -169,7 +169,9 @@ class CaGP(StreamingGP):
         data = replace(state, rows=state.rows.joined(rows))
         if not len(state.rows):
             S = self._built(data)
-            return replace(data, S=S, L=self._factor_of(data, S), made_with=self._numbers())
+            return replace(
+                data, S=S, L=self._projected(data, S, REPAIR).L, made_with=self._numbers()
+            )
         (S, L), budget = self._factored(), self.actions.budget()
         S2 = neighbours(rows.X, 1 if self.append == "block" else budget)
         i, S = S.num_actions, S.append(S2)
@@ -199,9 +201,8 @@ class CaGP(StreamingGP):
         e, noise = state.rows.y - self._prior_mean(), self._noise(state)
         return self.actions.build(state.rows.X, e, noise, self.covar_module)
 
-    @torch.no_grad()
-    def _factor_of(self, state: CaGPState, S: ActionMatrix) -> Tensor:
-        return Projected.of(self.covar_module, state.rows.X, S, self._noise(state), REPAIR).L
+    def _projected(self, state: CaGPState, S: ActionMatrix, repair: float = 0.0) -> Projected:
+        return Projected.of(self.covar_module, state.rows.X, S, self._noise(state), repair)
 
     def _factored(self) -> tuple[ActionMatrix, Tensor]:
         """Actions and their factor under the current hyperparameters: O(n^2) if these changed."""
@@ -209,9 +210,10 @@ class CaGP(StreamingGP):
         if not len(state.rows) or (len(state.L) and torch.equal(state.made_with, self._numbers())):
             return state.S, state.L
 
+        @torch.no_grad()
         def make() -> tuple[ActionMatrix, Tensor]:
             S = self._built(state) if self.actions.follows_hyperparameters else state.S
-            return S, self._factor_of(state, S)
+            return S, self._projected(state, S, REPAIR).L
 
         return self._renewed.made(self._key(), make)
 
@@ -238,19 +240,16 @@ class CaGP(StreamingGP):
 
     def projected_log_likelihood(self) -> Tensor:
         """Log density of the projected data S'y, S normalised [CaGP, eq. 9], without priors."""
-        projected, y = self._projected(self.S), self.state.rows.y
+        projected, y = self._projected(self.state, self.S), self.state.rows.y
         return projected.log_likelihood(y - self._prior_mean())
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The bound for the actions of the state."""
         return self._bound(self.state.S, profile_mean=profile_mean)
 
-    def _projected(self, S: ActionMatrix) -> Projected:
-        return Projected.of(self.covar_module, self.state.rows.X, S, self._noise(self.state))
-
     def _bound(self, S: ActionMatrix, profile_mean: bool = False) -> tuple[Tensor, Tensor | None]:
         """As `_objective`, for other actions, differentiable in S."""
-        projected, y, best = self._projected(S), self.state.rows.y, None
+        projected, y, best = self._projected(self.state, S), self.state.rows.y, None
         if profile_mean and len(y):
             best = projected.best_constant(y).detach().reshape(1)
         return projected.elbo(y - (self._prior_mean() if best is None else best)), best
@@ -354,9 +353,9 @@ class CaGP(StreamingGP):
     @property
     def refit_due(self) -> bool:
         """Whether the schedule asks for a `fit`; call it after each `observe`."""
-        state = self.state
-        score = float(state.chi_square), int(state.residuals)
-        return self.schedule.due(self.num_observed, int(state.fitted), *score)
+        state, n = self.state, self.num_observed
+        chi_square, residuals = float(state.chi_square), int(state.residuals)
+        return self.schedule.due(n, int(state.fitted), chi_square, residuals)
 
 
 def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:

@@ -169,7 +169,7 @@ def test_append_is_bordered_and_nothing_is_rebuilt():
     m = model(30, BlockSparse(6))
     m.posterior(m.state.rows.X[:1])
     X, Y, _ = data(1, seed=4)
-    with calls_of(CaGP._factor_of) as built:
+    with calls_of(CaGP._projected) as built:
         m.observe(X, Y)
         m.posterior(X)
     assert m.num_actions == 7 and not built
