@@ -133,7 +133,8 @@ class BlockSparse(CountedActions):
             )
         if self.values is not None:
             object.__setattr__(self, "order", "given")
-            object.__setattr__(self, "values", self.values.detach().clone().double())
+            values = torch.as_tensor(self.values, dtype=torch.float64)
+            object.__setattr__(self, "values", values.detach().clone())
 
     @property
     def by_locality(self) -> bool:

@@ -145,17 +145,15 @@ def load_part(model: Any, state: MutableMapping[str, Any], prefix: str) -> None:
             "`bo_stream.load`, or load it into a surrogate built without data (n = 0).",
             stacklevel=4,
         )
-    known = model.noise_mode == "known"  # its noise comes with data
     before = [p.detach().clone() for p in model.parameters()]
-    for name in LEARNED[:-1] if known else LEARNED:  # before torch does: some states depend on them
+    for name in LEARNED:  # before torch does, because some states depend on them
         getattr(model, name).load_state_dict(entries(saved, f"{name}."), strict=False)
     if not all(map(torch.equal, model.parameters(), before)):
         model._hyperparameters_changed(saved)
-    of_data = (*OF_DATA, "likelihood.") if known else OF_DATA
     for name in saved:
-        if name.startswith(of_data):
+        if name.startswith(OF_DATA):
             del state[prefix + name]
-    own = {k: v for k, v in model.state_dict().items() if k.startswith(of_data)}
+    own = {k: v for k, v in model.state_dict().items() if k.startswith(OF_DATA)}
     state.update({prefix + name: value for name, value in own.items()})
 
 

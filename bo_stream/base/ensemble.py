@@ -87,7 +87,6 @@ class KernelEnsemble:
         model: StreamingGP,
         size: int = 6,
         seed: int | None = None,
-        generator: torch.Generator | None = None,
     ) -> KernelEnsemble:
         """An ensemble about the current hyperparameters, which should be fitted ones.
 
@@ -101,8 +100,7 @@ class KernelEnsemble:
         Args:
             model: A surrogate that `serves`.
             size: Number of kernels at most.
-            seed: Seed of the draws.
-            generator: Their generator, instead of a seed; by default torch's global one.
+            seed: Seed of the draws; by default they come from torch's global generator.
 
         Raises:
             UnsupportedError: for a family whose state depends on hyperparameters.
@@ -115,8 +113,7 @@ class KernelEnsemble:
                 f"{type(model).__name__}, whose state depends on its hyperparameters",
                 "Leave the ensemble out, or use one of those families.",
             )
-        if seed is not None:
-            generator = torch.Generator().manual_seed(seed)
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
         return cls(*_drawn(_with_same_state(model), size, generator))
 
     def processes(self, model: StreamingGP) -> list[PosteriorProcess]:

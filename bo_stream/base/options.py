@@ -285,13 +285,7 @@ def _value(option: str, annotation: str, value: Any) -> Any:
     """The value of a policy's option from plain data."""
     if isinstance(value, Mapping):
         return from_plain(option, value)
-    if isinstance(value, list) and annotation.startswith("tuple"):
-        return tuple(value)
-    if isinstance(value, list) and "Tensor" in annotation:
-        parts = value if annotation.startswith("Sequence") else [value]
-        tensors = [torch.tensor(part, dtype=torch.float64) for part in parts]
-        return tensors if parts is value else tensors[0]
-    return value
+    return tuple(value) if annotation.startswith("tuple") and value is not None else value
 
 
 def to_plain(value: Any) -> Any:

@@ -464,6 +464,7 @@ class FixedGrid:
 
     def __post_init__(self) -> None:
         check_cap(self.max_points)
+        object.__setattr__(self, "Z", torch.as_tensor(self.Z, dtype=torch.float64))
         if self.Z.ndim != 2 or (self.max_points is not None and len(self.Z) > self.max_points):
             cap = "" if self.max_points is None else f" with at most {self.max_points} rows"
             remedy = "Thin the points, or raise max_points."
