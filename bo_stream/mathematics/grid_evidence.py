@@ -1,8 +1,9 @@
 """Evidence and posterior of a process on a grid, summed over outputs [MATHS 2.3, 2.4, 2.7].
 
-Two routes lead to them. While all observations are held and few, their ``n x n`` covariance is
-factorised. Otherwise the statistics are put under a root of the prior covariance of the nodes: for
-a product kernel the eigenvectors that matter given the data, else a Cholesky factor.
+Two routes lead to them. While observations are few, and all are held and of full weight, their ``n
+x n`` covariance is factorised. Otherwise the statistics are put under a root of the prior
+covariance of the nodes: for a product kernel the eigenvectors that matter given the data, else a
+Cholesky factor.
 
 A `Resolution` says how fine a grid must be, and what a coarse grid loses [MATHS 2.1].
 """
@@ -115,7 +116,7 @@ def grid_evidence(
         C, y = _data_covariance(state, prior, n)
         L = chol_psd(C.detach())
         value, best = covariance_evidence(C, L, y, None if profile_mean and n else c)
-        return value + _forgotten(state, n, prior.s2), None if best is None else best + state.origin
+        return value, None if best is None else best + state.origin
     sources = _parts(state, prior)
     if len(sources) == 1:
         sources = [state.grid.spread(sources[0])]
@@ -149,21 +150,16 @@ def grid_process(state: GridState, prior: Prior, n: int, *, moves: bool = False)
     grid, roots = state.grid, roots or whole_roots(state.grid, _parts(state, prior))
     made = [_factorised(state, prior, i, root, False) for i, root in enumerate(roots)]
     many = sum(root.size for root in roots) > SEPARABLE * grid.m and grid.m <= DENSE_NODES
+    L, u = None, [part.h for part in made]
     if many or isinstance(roots[0], CholeskyRoot):
         F = [root.whitened(part.L) for root, part in zip(roots, made, strict=True)]
         features: GridFeatures = NodeFeatures(grid, flushed(torch.cat(F, -1)))
-        return _on_features(features, None, [part.h for part in made], prior.mean)
-    L = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
-    return _on_features(features_of(roots), L, [part.q for part in made], prior.mean)
-
-
-def _on_features(
-    features: GridFeatures, L: Tensor | None, u: Sequence[Tensor], mean: Tensor
-) -> Process:
-    """The posterior on each output's features, side by side; u are their coefficients' means."""
+    else:
+        features, u = features_of(roots), [part.q for part in made]
+        L = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
     scale = torch.block_diag(*(torch.ones_like(part).unsqueeze(0) for part in u))
     coefficients = torch.block_diag(*(part.unsqueeze(0) for part in u))
-    return Process(None, FeatureBasis(features, scale), None, L, coefficients, mean)
+    return Process(None, FeatureBasis(features, scale), None, L, coefficients, prior.mean)
 
 
 @torch.no_grad()
@@ -184,7 +180,8 @@ def _parts(state: GridState, prior: Prior) -> list[Tensor]:
 
 def _roots(state: GridState, prior: Prior, n: int) -> Sequence[Root] | None:
     """A root of each output's prior covariance, or None for the observations' covariance."""
-    grid, held, product = state.grid, state.holds_all(n), is_product(prior.kernel, state.grid.dim)
+    grid, product = state.grid, is_product(prior.kernel, state.grid.dim)
+    held = state.holds_all(n) and float(state.weight) == n  # and none has been forgotten
     few = held and n <= CHEAPER * grid.m
     if few and (n <= FEW_DATA or not product):
         return None
@@ -227,17 +224,6 @@ def _data_covariance(state: GridState, prior: Prior, n: int) -> tuple[Tensor, Te
     K = prior_covariance(prior.kernel, state.grid, rows.X, len(rows.Y))
     noise = (prior.s2.unsqueeze(-1) * rows.R).expand(rows.Y.shape)
     return K + torch.diag_embed(noise), rows.Y - state.origin.unsqueeze(-1)
-
-
-def _forgotten(state: GridState, n: int, s2: Tensor) -> Tensor:
-    """Correction for forgetting, in which the density of each observation has its weight as power
-    (MATHS 2.2); the buffer has noise variances divided by weights.
-    """
-    if float(state.weight) == n:
-        return s2.new_zeros(())
-    logs = state.buffer.R[:, :n].log().sum(-1) - state.ld
-    whole = (n - state.weight) * (2.0 * torch.pi * s2).log() + logs
-    return 0.5 * whole.sum()
 
 
 def _data_process(state: GridState, prior: Prior, n: int) -> Process:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -148,19 +148,6 @@ class ProjectedGrid(Grid):
     low: tuple[float, ...]
     width: tuple[float, ...]
     phi: Tensor = shaped("f")
-
-    @classmethod
-    def over(
-        cls,
-        nodes: Grid,
-        projection: LearnedProjection,
-        bounds: Tensor,
-        phi: Tensor,
-    ) -> ProjectedGrid:
-        """A grid of these nodes for points within bounds, ``2 x d``."""
-        low, width = bounds[0].tolist(), (bounds[1] - bounds[0]).tolist()
-        plain = {part.name: getattr(nodes, part.name) for part in fields(Grid)}
-        return cls(**plain, projection=projection, low=tuple(low), width=tuple(width), phi=phi)
 
     def place(self, X: Tensor) -> Tensor:
         """``h`` at points ``batch x q x d``: ``batch x q x k``, differentiable in X and phi."""

@@ -110,8 +110,7 @@ class SufficientStatistics:
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
-        w1 = self.A.sum(-1)  # rows of W sum to one
-        return w1, self.b.sum(-1), w1.sum(-1)
+        raise NotImplementedError
 
     def statistics(self) -> list[OutputStatistics]:
         """The statistics of every output."""

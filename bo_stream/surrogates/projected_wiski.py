@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Literal, Unpack, cast
 
 import torch
@@ -22,7 +22,7 @@ from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.errors import InputError
-from bo_stream.mathematics.grid import GridState
+from bo_stream.mathematics.grid import Grid, GridState
 from bo_stream.mathematics.process import ConditionedProcess, PosteriorProcess, Process
 from bo_stream.mathematics.projected import (
     LearnedProjection,
@@ -157,7 +157,14 @@ class ProjectedWISKI(WISKI):
     def _covering(self, grid_size: int | Sequence[int] | None) -> ProjectedGrid:
         nodes = super()._covering(grid_size)
         phi = self._projection.start if self.state is None else self.grid.phi
-        return ProjectedGrid.over(nodes, self._projection, super()._box(), phi)
+        low, high = super()._box()
+        return ProjectedGrid(
+            **{part.name: getattr(nodes, part.name) for part in fields(Grid)},
+            projection=self._projection,
+            low=tuple(low.tolist()),
+            width=tuple((high - low).tolist()),
+            phi=phi,
+        )
 
     # -- the projection --------------------------------------------------------------------------
 
@@ -169,18 +176,13 @@ class ProjectedWISKI(WISKI):
         if n == 0:
             grid = replace(grid, phi=self._learned(rows, CLIMB).phi.detach())
         elif self.rate:
-            grid = replace(grid, phi=self._uphill(rows))
+            some, process = _thinned(LEARNED_FROM, rows), self.process()
+            if isinstance(process, ConditionedProcess):  # as a loaded surrogate would build it
+                process = self._build_process(self.state)
+            D = (self._noise_scale().unsqueeze(-1) * some.R).expand(some.Y.shape)
+            batch = some.X, some.Y, D, self.rate, self.effective_observations
+            grid = replace(grid, phi=gradient_step(process, *batch))
         return replace(state, grid=grid)
-
-    def _uphill(self, rows: Rows) -> Tensor:
-        """The projection after a step up the predictive density of new points."""
-        rows = _thinned(LEARNED_FROM, rows)
-        D = (self._noise_scale().unsqueeze(-1) * rows.R).expand(rows.Y.shape)
-        process = self.process()
-        if isinstance(process, ConditionedProcess):  # built anew, so that a loaded one is the same
-            process = self._build_process(self.state)
-        seen = self.effective_observations
-        return gradient_step(process, rows.X, rows.Y, D, self.rate, seen)
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess:
         """The last process with the current projection; rows of earlier points stay as they are.
