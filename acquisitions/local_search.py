@@ -142,9 +142,17 @@ def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array
     function = partial(log_improvement, process)
     X, reached = ascend(function, starts, box, scales, EVALUATIONS)
     for x in X[np.argsort(-reached)]:
-        if process.distance(x) > SAME:
+        if _distance(process, x) > SAME:
             return np.asarray(x)
     return candidates[rng.integers(GLOBAL)]
+
+
+def _distance(process: LatentProcess, x: Array) -> float:
+    """Scaled distance of a point ``d`` to the nearest point observed."""
+    gaps = (process.X - x) / process.lengthscales
+    for j in process.cat_dims:
+        gaps[:, j] = (gaps[:, j] != 0.0) / process.lengthscales[j]
+    return float(np.sqrt((gaps * gaps).sum(1).min()))
 
 
 def _over_the_box(low: Array, high: Array, rng: np.random.Generator) -> Array:

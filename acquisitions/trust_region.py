@@ -91,7 +91,7 @@ class TrustRegionSampling:
         if q < 1:
             raise InputError("q >= 1", f"{q}", "Ask for at least one point.")
         model = self.model
-        if model.fit_due:
+        if model.refit_due:
             model.fit()
         region, geometry = model.region, model.geometry
         if not region.begun:

@@ -16,8 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -53,8 +52,6 @@ MOST = 1e-4
 """Largest jitter of correlations."""
 TINY = 1e-300
 """Smallest S: targets may all be equal."""
-ROOT = math.sqrt(5.0)
-LOG_2PI = math.log(2.0 * math.pi)
 
 
 def matern(t2: Array) -> tuple[Array, Array]:
@@ -82,9 +79,8 @@ def distances(
     By one matrix product, accurate to rounding times the points' squared norms. Categories are one
     lengthscale apart where they differ, and zero among the scaled points.
     """
-    inverse = ROOT / scales
-    for j in cat_dims:
-        inverse[j] = 0.0
+    inverse = math.sqrt(5.0) / scales
+    inverse[list(cat_dims)] = 0.0
     a = x * inverse
     b = a if x is z else z * inverse
     squares = np.einsum("ij,ij->i", b, b)
@@ -110,7 +106,7 @@ def factored(R: Array, noise: Array | float) -> tuple[Array, Array | float]:
     Raises:
         torch.linalg.LinAlgError: if it is not positive definite with any jitter.
     """
-    for jitter in chain((0.0,), jitters(MOST)):
+    for jitter in (0.0, *jitters(MOST)):
         C = R.copy()
         C.ravel()[:: len(C) + 1] += noise + jitter
         L, failed = dpotrf(C.T, lower=1, clean=1, overwrite_a=1)
@@ -152,8 +148,7 @@ def solved(R: Array, noise: Array | float, w: Array, k: float) -> Solved:
         k: Whether mean and variance have priors, 1 or 0.
     """
     L, noise = factored(R, noise)
-    sides = np.ones((2, len(w)))
-    sides[1] = w
+    sides = np.stack([np.ones_like(w), w])
     ones, each = dpotrs(L, sides.T, lower=1)[0].T
     mean = float(ones @ w) / (float(ones @ sides[0]) + k)
     weights = each - mean * ones
@@ -161,7 +156,7 @@ def solved(R: Array, noise: Array | float, w: Array, k: float) -> Solved:
     power = 0.5 * len(w) + k
     variance = (k + 0.5 * S) / power
     value = -power * (math.log(variance) + 1.0) - float(np.log(L.diagonal()).sum())
-    return Solved(L, noise, mean, variance, weights, value - 0.5 * len(w) * LOG_2PI)
+    return Solved(L, noise, mean, variance, weights, value - 0.5 * len(w) * math.log(2.0 * math.pi))
 
 
 class Targets(NamedTuple):
@@ -185,31 +180,26 @@ class Targets(NamedTuple):
 
 @dataclass(frozen=True)
 class Priors:
-    """Independent normal priors of an evidence's parameters, ``p`` each, and their bounds.
+    """Independent normal priors of an evidence's parameters, and their bounds.
 
     Attributes:
-        centre, sd: Of the normal densities.
-        low, high: Bounds.
+        table: Centre, standard deviation, lower and upper bound of every parameter, ``4 x p``.
         k: Whether mean and variance have priors, 1 or 0.
         floor: Smallest noise.
     """
 
-    centre: Array
-    sd: Array
-    low: Array
-    high: Array
+    table: Array
     k: float
-    floor: float
+    floor: float = 0.0
 
-    @classmethod
-    def of(cls, rows: Sequence[tuple[float, ...]], k: float, floor: float = 0.0) -> Self:
-        """From ``centre, sd, low, high`` of every parameter."""
-        centre, sd, low, high = np.array(rows).T
-        return cls(centre, sd, low, high, k, floor)
+    @property
+    def centre(self) -> Array:
+        """Centres of the normal densities, ``p``."""
+        return self.table[0]
 
     def log_density(self, theta: Tensor) -> Tensor:
         """Of the parameters, up to a constant: 0-dim, differentiable."""
-        centre, sd = (torch.from_numpy(t).to(theta) for t in (self.centre, self.sd))
+        centre, sd, _, _ = torch.from_numpy(self.table).to(theta)
         return -0.5 * ((theta - centre) / sd).square().sum()
 
 
@@ -242,8 +232,9 @@ class Evidence:
         R, falling = matern(t2)
         R.ravel()[:: len(R) + 1] = 1.0
         found = solved(R, self.noise_at(theta), targets.w, priors.k)
-        z = (theta - priors.centre) / priors.sd
-        gradient = -z / priors.sd
+        centre, sd, _, _ = priors.table
+        z = (theta - centre) / sd
+        gradient = -z / sd
         a = found.weights
         inverse = dpotri(found.L, lower=1)[0]  # the lower triangle
         trace = float(inverse.trace())
@@ -307,7 +298,7 @@ def maximised(
         most: Maximum number of evaluations over all starts; None for no limit.
         options: ``maxiter``, ``factr`` and ``pgtol`` of `scipy.optimize.fmin_l_bfgs_b`.
     """
-    low, high = evidence.priors.low, evidence.priors.high
+    _, _, low, high = evidence.priors.table
     best, highest, reached = np.clip(starts[0], low, high), -math.inf, math.inf
     evaluations, converged = 0, False
 
@@ -322,11 +313,9 @@ def maximised(
         return -value, -gradient
 
     for start in starts:
-        begin = np.clip(start, low, high)
+        within, bounds = np.clip(start, low, high), list(zip(low, high, strict=True))
         try:
-            _, loss, about = fmin_l_bfgs_b(
-                negative, begin, bounds=list(zip(low, high, strict=True)), **options
-            )
+            _, loss, about = fmin_l_bfgs_b(negative, within, bounds=bounds, **options)
         except StopIteration:
             converged = False
             break
@@ -443,13 +432,6 @@ class LatentProcess:
         weights = np.concatenate([self.weights, np.zeros(q)])
         values = np.concatenate([self.values, means])
         return replace(self, X=np.vstack([self.X, x]), weights=weights, L=L, values=values)
-
-    def distance(self, x: Array) -> float:
-        """Scaled distance of a point ``d`` to the nearest point observed."""
-        gaps = (self.X - x) / self.lengthscales
-        for j in self.cat_dims:
-            gaps[:, j] = (gaps[:, j] != 0.0) / self.lengthscales[j]
-        return float(np.sqrt((gaps * gaps).sum(1).min()))
 
     def _correlations(self, x: Array) -> tuple[Array, Array]:
         centre = self.X.mean(0)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -28,10 +27,9 @@ __all__ = [
     "TrustRegion",
     "TrustRegionState",
     "absorbed",
-    "begun",
+    "design_completed",
     "fit_due",
     "fitted",
-    "recentred",
     "window_of",
 ]
 
@@ -115,8 +113,9 @@ class TrustRegion:
 
     def changed(self, **values: float | Tensor) -> TrustRegion:
         """The region with other values."""
-        as_tensor = partial(torch.as_tensor, dtype=self.size.dtype, device=self.size.device)
-        return replace(self, **{name: as_tensor(value) for name, value in values.items()})
+        t = self.size
+        changes = {k: torch.as_tensor(v, dtype=t.dtype, device=t.device) for k, v in values.items()}
+        return replace(self, **changes)
 
     @property
     def begun(self) -> bool:
@@ -259,7 +258,7 @@ def _completed(
     region = _cycled(_resized(state, batch, geometry)) if begun else state.region
     state = replace(state, archive=state.archive.joined(batch), region=region)
     if means is None or not begun:
-        state = recentred(state, None)
+        state = _recentred(state, None)
     archive, region, size = state.archive, state.region, float(state.region.size)
     best = archive.y.max()
     polished = means is None and bool((best >= state.closed.value).all())
@@ -269,23 +268,23 @@ def _completed(
         old = state.closed.X, state.closed.half, state.closed.value
         pairs = zip(old, result, strict=True)
         closed = ClosedRegions(*(torch.cat([a, b.unsqueeze(0)]) for a, b in pairs))
-        new = TrustRegion.new(region.centre)
-        return TrustRegionState(archive[[]], archive[[]], state.window, new, closed)
+        empty, new = archive[[]], TrustRegion.new(region.centre)
+        return TrustRegionState(empty, archive[[]], state.window, new, closed)
     window = window_of(archive, len(batch), region.centre, geometry, size)
-    return recentred(replace(state, window=window), means)
+    return _recentred(replace(state, window=window), means)
 
 
-def begun(state: TrustRegionState, geometry: Geometry) -> TrustRegionState:
+def design_completed(state: TrustRegionState, geometry: Geometry) -> TrustRegionState:
     """The state once the initial design is complete; its hyperparameters are fitted next."""
     archive = state.archive.joined(state.pending)
-    state = recentred(replace(state, archive=archive, pending=archive[[]]), None)
+    state = _recentred(replace(state, archive=archive, pending=archive[[]]), None)
     spread = min(float(archive.y.std(correction=0)), float(archive.y.max() - archive.y.median()))
     region = state.region.changed(spread=spread, fitted=float(len(archive)))
     window = window_of(archive, len(archive), region.centre, geometry, float(region.size))
     return replace(state, window=window, region=region)
 
 
-def recentred(state: TrustRegionState, means: Means | None) -> TrustRegionState:
+def _recentred(state: TrustRegionState, means: Means | None) -> TrustRegionState:
     """The state with the region at its best observation or, with `Means` and once it has begun, at
     the best of the window's.
     """
@@ -296,11 +295,12 @@ def recentred(state: TrustRegionState, means: Means | None) -> TrustRegionState:
     return replace(state, region=replace(state.region, centre=centre.clone()))
 
 
-def fitted(state: TrustRegionState) -> TrustRegionState:
+def fitted(state: TrustRegionState, means: Means | None) -> TrustRegionState:
     """The state after a fit of the hyperparameters."""
     region, count = state.region, float(len(state.archive))
     size, fits = float(region.size), float(region.fits) + 1.0
-    return replace(state, region=region.changed(fitted=count, fitted_size=size, fits=fits))
+    region = region.changed(fitted=count, fitted_size=size, fits=fits)
+    return _recentred(replace(state, region=region), means)
 
 
 def fit_due(state: TrustRegionState, batch_size: int) -> bool:

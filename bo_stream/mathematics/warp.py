@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
@@ -126,7 +125,7 @@ def contradicted(X: Array, y: Array) -> bool:
 def priors(dim: int, *, learned: bool = False, warp: bool = False) -> Priors:
     """Of ``dim`` lengthscales and, if they are parameters, of noise and warp."""
     rows = [LENGTHSCALE] * dim + [TAU] * learned + [SCALE] * warp
-    return Priors.of(rows, k=1.0, floor=FLOOR)
+    return Priors(np.array(rows).T, k=1.0, floor=FLOOR)
 
 
 def evidence_of(
@@ -205,8 +204,10 @@ def fitted(
         StateError, torch.linalg.LinAlgError: if the evidence is not finite.
     """
     size = unit(y)
-    made = partial(evidence_of, X, y, size, learned=learned, cat_dims=cat_dims)
-    evidences = [made(warp=kind) for kind in ([True, False] if warp and size else [False])]
+    evidences = [
+        evidence_of(X, y, size, learned=learned, warp=kind, cat_dims=cat_dims)
+        for kind in ([True, False] if warp and size else [False])
+    ]
     thetas, chosen, fits = [each.priors.centre for each in evidences], 0, 0
     if not size:
         found, memory = Maximum(thetas[0], evidences[0](thetas[0])[0], 1, True), np.empty(0)

@@ -34,7 +34,6 @@ from bo_stream.mathematics.exact import (
     maximised,
     solved,
 )
-from bo_stream.mathematics.region import Geometry, TrustRegion, TrustRegionState
 from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.exact import MaternGP
 
@@ -90,7 +89,7 @@ class TrustRegionGP(MaternGP):
         >>> X = torch.rand(60, 10, dtype=torch.double)
         >>> bounds = torch.tensor([[0.0], [1.0]]).expand(2, 10)
         >>> model = TrustRegionGP(X, -X.square().sum(-1, keepdim=True), bounds=bounds)
-        >>> model.fit_due
+        >>> model.refit_due
         True
         >>> model.posterior(X[:5]).mean.shape
         torch.Size([5, 1])
@@ -118,8 +117,8 @@ class TrustRegionGP(MaternGP):
         if common.get("bounds") is None:
             raise BoundsError("bounds `2 x d`", "none", "Give the raw bounds of the problem.")
         data = train_X, train_Y, train_Yvar
-        model = GaussianLikelihood(noise_constraint=Positive())
-        super().__init__(*data, common, noise=noise, noise_model=model)
+        noise_model = GaussianLikelihood(noise_constraint=Positive())
+        super().__init__(*data, common, noise=noise, noise_model=noise_model)
         self.batch_size = whole_number("batch_size", batch_size, 1)
         kernel = cast(ScaleKernel, self.covar_module).base_kernel
         kernel.lengthscale = kernel.lengthscale * self.geometry.width
@@ -131,13 +130,13 @@ class TrustRegionGP(MaternGP):
 
     # -- state -----------------------------------------------------------------------------------
 
-    def _empty_state(self) -> TrustRegionState:
-        return TrustRegionState.empty(self._dim)
+    def _empty_state(self) -> regions.TrustRegionState:
+        return regions.TrustRegionState.empty(self._dim)
 
-    def _absorb(self, state: TrustRegionState, rows: Rows) -> TrustRegionState:
+    def _absorb(self, state: regions.TrustRegionState, rows: Rows) -> regions.TrustRegionState:
         return regions.absorbed(state, rows, self.batch_size, self.geometry, self._means)
 
-    def _rows(self, state: TrustRegionState) -> Rows:
+    def _rows(self, state: regions.TrustRegionState) -> Rows:
         return state.rows
 
     @property
@@ -150,15 +149,15 @@ class TrustRegionGP(MaternGP):
         return window.y - torch.from_numpy(factor.noise * factor.weights).to(window.y)
 
     @property
-    def region(self) -> TrustRegion:
+    def region(self) -> regions.TrustRegion:
         """The current region: centre, size L, progress; transformed coordinates and units."""
-        return cast(TrustRegion, self.state.region)
+        return cast(regions.TrustRegion, self.state.region)
 
     @property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> regions.Geometry:
         """What lengths mean: the box and the kernel's lengthscales, transformed."""
         low, high = self._transformed(cast(Tensor, self.bounds)).sort(0).values
-        return Geometry(low, high - low, self._values()[0].detach())
+        return regions.Geometry(low, high - low, self._values()[0].detach())
 
     @property
     def recommendation(self) -> tuple[Tensor, float]:
@@ -172,7 +171,7 @@ class TrustRegionGP(MaternGP):
         """
         if not self.num_observed:
             raise StateError("observations", "none", "Observe some first.")
-        state = cast(TrustRegionState, self.state)
+        state = cast(regions.TrustRegionState, self.state)
         rows = state.archive.joined(state.pending)
         if self.noise != "none":
             rows = replace(state.rows, Y=self.process().at(state.rows.X).mean)
@@ -190,8 +189,7 @@ class TrustRegionGP(MaternGP):
             UnsupportedError: if the input transform cannot be inverted.
         """
         X = self._raw_inputs(X).to(self.dtype)
-        low, high = cast(Tensor, self.bounds).to(X)
-        return torch.minimum(torch.maximum(X, low), high)
+        return X.clamp(*cast(Tensor, self.bounds).to(X))
 
     # -- posterior -------------------------------------------------------------------------------
 
@@ -214,20 +212,15 @@ class TrustRegionGP(MaternGP):
     # -- hyperparameters -------------------------------------------------------------------------
 
     @property
-    def fit_due(self) -> bool:
+    def refit_due(self) -> bool:
         """Whether to `fit` now: a new region's design is complete, n has grown by 1.15, or L has
         halved or doubled since the last fit.
         """
         return regions.fit_due(self.state, self.batch_size)
 
-    @property
-    def refit_due(self) -> bool:
-        """The same as `fit_due`."""
-        return self.fit_due
-
     def _fitted_rows(self) -> Rows:
         """The points of the window that hyperparameters are fitted to."""
-        rows = cast(TrustRegionState, self.state).rows
+        rows = cast(regions.TrustRegionState, self.state).rows
         if len(rows) <= FITTED:
             return rows
         away = (rows.X - self.region.centre) / self.geometry.lengthscales
@@ -241,7 +234,7 @@ class TrustRegionGP(MaternGP):
         sd = U.std(0, correction=0).clamp(min=1e-12) if n > 1 else U.new_full((d,), 12.0**-0.5)
         centre = math.log(2.0) + 0.5 * math.log(d) + float(sd.log().mean())
         each = [(centre, 1.0, centre - SPAN, centre + SPAN)] * d + [RATIO[self.noise]]
-        return Priors.of(each, k=0.0)
+        return Priors(np.array(each).T, k=0.0)
 
     def _log_own_prior(self) -> Tensor:
         """Of lengthscales and noise, which follow the window, unless the noise is known."""
@@ -259,8 +252,8 @@ class TrustRegionGP(MaternGP):
         known noise or frozen hyperparameters, the window's evidence is maximised as in other
         families.
         """
-        if not self.region.begun and self.fit_due:
-            self._replace(state=regions.begun(self.state, self.geometry))
+        if not self.region.begun and self.refit_due:
+            self._replace(state=regions.design_completed(self.state, self.geometry))
         y = self.state.rows.y
         if self._fits_in_closed_form and len(y) > 1 and float(y.std()) > 0.0:
             return self._fit_window(max_evals)
@@ -276,14 +269,14 @@ class TrustRegionGP(MaternGP):
         starts = [torch.cat([lengthscales / width, ratio.reshape(1)]).log().numpy(force=True)]
         if not int(self.region.fits) % AGAIN:
             starts.append(np.append(priors.centre[:-1], FIRST[self.noise]))
-        parts = (some.X - self.region.centre) / width, (some.y - origin) / spread
-        U, y = (t.numpy(force=True) for t in parts)
-        found = maximised(Evidence(U, Targets(y), priors), starts, max_evals, **ASCENT)
+        U, y = (some.X - self.region.centre) / width, (some.y - origin) / spread
+        search = Evidence(U.numpy(force=True), Targets(y.numpy(force=True)), priors)
+        found = maximised(search, starts, max_evals, **ASCENT)
         theta, scales, noise = found.theta, np.exp(found.theta[:-1]), math.exp(found.theta[-1])
-        U, y = (t.numpy(force=True) for t in (rows.X / width, rows.y))
-        about = solved(correlations(U, scales), noise, y, k=0.0)
-        lengths = torch.from_numpy(scales).to(width) * width
-        self._set_values(lengths, about.variance, noise, about.mean)
+        R = correlations((rows.X / width).numpy(force=True), scales)
+        about = solved(R, noise, rows.y.numpy(force=True), k=0.0)
+        lengthscales = torch.from_numpy(scales).to(width) * width
+        self._set_values(lengthscales, about.variance, noise, about.mean)
         value = about.value + float(priors.log_density(torch.from_numpy(theta)))
         return FitReport(found.evaluations, value, found.converged)
 
@@ -291,5 +284,4 @@ class TrustRegionGP(MaternGP):
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """After a fit: note when it was, and centre the region by the new hyperparameters."""
         if saved is None and self.region.begun:
-            fitted = regions.fitted(self.state)
-            self._replace(state=regions.recentred(fitted, self._means))
+            self._replace(state=regions.fitted(self.state, self._means))

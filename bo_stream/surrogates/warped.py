@@ -33,7 +33,6 @@ from bo_stream.mathematics.exact import Array, Evidence, LatentProcess
 from bo_stream.mathematics.outcomes import expected
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import shaped
-from bo_stream.mathematics.warp import FLOOR
 from bo_stream.surrogates.exact import MaternGP
 
 __all__ = ["OutcomeWarp", "WarpedGP", "WarpedPosterior"]
@@ -148,12 +147,8 @@ class WarpedPosterior(TransformedPosterior):
         return expected(self._raw, mean, variance.clamp_min(0.0))
 
     def _variance_of(self, mean: Tensor, variance: Tensor) -> Tensor:
-        middle = self._mean_of(mean, variance)
-
-        def gap(w: Tensor) -> Tensor:
-            return (self._raw(w) - middle).square()
-
-        return expected(gap, mean, variance.clamp_min(0.0))
+        middle, variance = self._mean_of(mean, variance), variance.clamp_min(0.0)
+        return expected(lambda w: (self._raw(w) - middle).square(), mean, variance)
 
 
 class WarpedGP(MaternGP):
@@ -292,7 +287,8 @@ class WarpedGP(MaternGP):
         parts = rows.X, rows.y, ratio * rows.r, lengthscales
         X, w, noise, scales = (t.numpy(force=True) for t in parts)
         about = X, w, noise, scales, float(self._prior_mean()), float(variance)
-        return LatentProcess.of(*about, exact=bool(noise.max() < FLOOR), cat_dims=self.cat_dims)
+        exact = bool(noise.max() < warps.FLOOR)
+        return LatentProcess.of(*about, exact=exact, cat_dims=self.cat_dims)
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """After the first observation, from the latent process alone."""
@@ -318,12 +314,12 @@ class WarpedGP(MaternGP):
         state, (lengthscales, variance, ratio) = cast(WarpedState, self.state), self._values()
         if self.noise_mode != "learned":
             return warps.priors(self._dim).log_density(lengthscales.log())
-        learned = self.noise == "learned" or float(ratio.detach()) > FLOOR
+        learned = self.noise == "learned" or float(ratio.detach()) > warps.FLOOR
         scale, shift, size = state.warp
         spread = warps.unit(state.y.numpy(force=True)) if state.is_warped else 0.0
         theta = [lengthscales]
         if learned:
-            theta.append((ratio - FLOOR).clamp_min(1e-12).reshape(1))
+            theta.append((ratio - warps.FLOOR).clamp_min(1e-12).reshape(1))
         if spread:  # loaded with a warp, its outcomes may all be equal
             theta.append((scale / spread).reshape(1))
         priors = warps.priors(self._dim, learned=learned, warp=spread > 0.0)
@@ -364,8 +360,7 @@ class WarpedGP(MaternGP):
         (_, shift, size), warp = units, self._like.new_tensor(units)
         about = found.variance * size**2, evidence.noise_at(theta), shift + size * found.mean
         self._set_values(np.exp(theta[: self._dim]), *about)
-        none = FitMemory.empty().curvature.to(warp)
-        fits = FitMemory(none, torch.from_numpy(memory).to(warp))
+        fits = FitMemory(warp.new_empty(0, 0), torch.from_numpy(memory).to(warp))
         self._replace(state=replace(self.state, warp=warp), fits=fits)
 
     @all_or_nothing

@@ -81,7 +81,7 @@ def test_it_stops_at_the_number_of_evaluations_and_keeps_the_best() -> None:
 def test_mean_and_variance_are_optimal(k: float) -> None:
     """With and without their priors, beside other values of both; and the gradient."""
     rows = [(0.2, 1.0, -3.0, 3.0)] * 3 + [(-3.0, 2.0, -16.0, 2.0)]
-    evidence = Evidence(X - 0.5, Targets(Y), Priors.of(rows, k))
+    evidence = Evidence(X - 0.5, Targets(Y), Priors(np.array(rows).T, k))
     theta = np.array([-0.4, 0.1, 0.5, -2.5])
     C = correlations(X, X, np.exp(theta[:3])) + math.exp(-2.5) * np.eye(18)
 

@@ -61,7 +61,7 @@ def begun():
         and not regions.fit_due(state, 9)
         and len(state.rows) == len(state.pending) == 8
     )
-    state = regions.fitted(regions.begun(state, CUBE))
+    state = regions.fitted(regions.design_completed(state, CUBE), None)
     assert not regions.fit_due(state, 8) and len(state.pending) == 0
     return state
 

@@ -92,14 +92,14 @@ def test_a_resumed_stream_goes_on_as_the_other(noise, tmp_path):
 def test_fits():
     """Due with a complete design, with growth, with a change of size; the value is the mll's."""
     model = made(9)
-    assert not model.fit_due
+    assert not model.refit_due
     model.observe(*data(1, seed=2))
-    assert model.fit_due
+    assert model.refit_due
     report = model.fit()
-    assert not model.fit_due and not model.refit_due
+    assert not model.refit_due
     close(torch.tensor(report.value), model.make_mll()().detach().float(), 1e-5)
     run(model, 1)
-    assert model.fit_due  # 20 observations instead of 10
+    assert model.refit_due  # 20 observations instead of 10
 
 
 def test_restandardised():
