@@ -290,12 +290,10 @@ class StreamBuffers(nn.Module):
     ) -> None:
         super().__init__()
         self.version = Version() if version is None else version
-        given = dict(tensors_of(contents))
-        held = {name: _moved(tensor, device) for name, tensor in given.items()}
+        held = {name: _moved(tensor, device) for name, tensor in tensors_of(contents)}
         for name, tensor in held.items():
             self.register_buffer(name, tensor)
-        same = all(held[name] is tensor for name, tensor in given.items())
-        self.contents = contents if same else with_tensors(contents, held)
+        self.contents = with_tensors(contents, held)
 
     def replaced(self, version: Version | None = None, **changes: Any) -> StreamBuffers:
         """Buffers of the stream with some parts replaced, of the given or a new version."""
@@ -304,8 +302,7 @@ class StreamBuffers(nn.Module):
     def _follow_buffers(self) -> None:
         """Refer to the buffers again after torch has replaced them."""
         held = dict(self.named_buffers(recurse=False, remove_duplicate=False))
-        if any(held[name] is not tensor for name, tensor in tensors_of(self.contents)):
-            self.contents = with_tensors(self.contents, held)
+        self.contents = with_tensors(self.contents, held)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the tensors, which are never cast."""

@@ -497,7 +497,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
             return
         likelihood = cast(FixedNoiseGaussianLikelihood, self.likelihood)
         self._lock.on_failure(partial(setattr, likelihood, "noise", likelihood.noise))
-        mean = self.stream.noise_sum / self.stream.count
+        mean = cast(Tensor, self._noise_of_an_observation())
         likelihood.noise = mean.unsqueeze(-1).to(self.dtype)
 
     def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
