@@ -79,7 +79,9 @@ class KernelEnsemble:
         That of `WISKI`, `HSGP` and `ProjectedWISKI` is a sum over observations, that of `ExactGP`
         and `WarpedGP` the observations themselves. The outcome warp is the same for all kernels.
         """
-        return isinstance(model, StreamingGP) and model.promises.serves_kernels
+        return isinstance(model, StreamingGP) and (
+            model.promises.additive or model.promises.keeps_data
+        )
 
     @classmethod
     def around(

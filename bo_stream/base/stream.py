@@ -149,21 +149,17 @@ def _attempt(method: Callable[..., R], model: Changeable, args: Any, kwargs: Any
                 _take_back(undo, start)
             raise
         finally:
-            _end(undo, start)
+            if not start:  # the outermost change is over
+                undo.clear()
     finally:
-        _end(undo, start)  # again: an interruption may have come during the first call
+        if not start:  # again: an interruption may have come during the first time
+            undo.clear()
 
 
 def _take_back(undo: Undo, start: int) -> None:
     while len(undo) > start:
         undo[-1]()
         undo.pop()
-
-
-def _end(undo: Undo, start: int) -> None:
-    """Discard the undo list once the outermost change is over."""
-    if not start:
-        undo.clear()
 
 
 def _nothing() -> None:
@@ -192,14 +188,10 @@ class Version:
 
     def since(self, other: Version) -> list[Rows] | None:
         """The batches absorbed since another version; None if this is not known."""
-        batches: list[Rows] = []
-        version = self
-        while version is not other:
-            if version.before is None or version.batch is None:
-                return None
-            batches.append(version.batch)
-            version = version.before
-        return batches[::-1]
+        if self is other:
+            return []
+        earlier = None if self.before is None else self.before.since(other)
+        return None if earlier is None or self.batch is None else [*earlier, self.batch]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Version:
         return self
@@ -318,7 +310,7 @@ class StreamBuffers(nn.Module):
 def _moved(tensor: Tensor, device: torch.device | None) -> Tensor:
     """The detached tensor, on ``device`` if given."""
     tensor = tensor.detach() if tensor.requires_grad else tensor
-    return tensor if device is None or tensor.device == device else tensor.to(device)
+    return tensor if device is None else tensor.to(device)
 
 
 # -- results that are kept ------------------------------------------------------------------------

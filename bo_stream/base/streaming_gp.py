@@ -81,11 +81,6 @@ class Promises:
     rebuilds: bool = False
     takes_modules: bool = True
 
-    @property
-    def serves_kernels(self) -> bool:
-        """Whether kernels of other hyperparameters can share the state."""
-        return self.additive or self.keeps_data
-
 
 LEAST_NOISE = 1e-12
 """Smallest noise variance that float64 sums can hold, as a share of the prior variance."""
