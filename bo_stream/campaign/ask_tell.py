@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bo_stream.campaign import history as events
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignOrigin, CampaignState
-from bo_stream.campaign.ledger import history as events
-from bo_stream.campaign.ledger.frames import (
+from bo_stream.campaign.frames import (
     Columns,
     far_outcomes,
     find_trials,
@@ -24,9 +24,9 @@ from bo_stream.campaign.ledger.frames import (
     read_told,
     trials_frame,
 )
-from bo_stream.campaign.ledger.history import ENQUEUED, Event, Trial, TrialHistory
-from bo_stream.campaign.outcomes.outcome_states import OutcomeStates
-from bo_stream.campaign.proposing.proposer import Proposal, Proposer
+from bo_stream.campaign.history import ENQUEUED, Event, Trial, TrialHistory
+from bo_stream.campaign.outcome_states import OutcomeStates
+from bo_stream.campaign.proposer import Proposal, Proposer
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Space

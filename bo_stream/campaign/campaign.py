@@ -20,13 +20,13 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import figures
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignOrigin
-from bo_stream.campaign.evaluation.runner import run_campaign
-from bo_stream.campaign.ledger.setting_changes import (
+from bo_stream.campaign.changes import (
     GivenParts,
     continued,
     replayed,
     stored_settings,
 )
+from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.outcomes.goals import Failures, Goals
 from bo_stream.campaign.proposing.choices import NamedChoice, Noise
 from bo_stream.campaign.proposing.fit_policy import FitPolicy

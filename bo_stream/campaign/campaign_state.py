@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.ledger.history import Trial, TrialHistory
-from bo_stream.campaign.ledger.setting_changes import replayed
+from bo_stream.campaign.changes import replayed
+from bo_stream.campaign.history import Trial, TrialHistory
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.proposing.fallbacks import falling_back
 from bo_stream.campaign.proposing.recommendation import region_of_best

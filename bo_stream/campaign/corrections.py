@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from bo_stream.campaign import changes as setting_changes
+from bo_stream.campaign import history as events
 from bo_stream.campaign.ask_tell import AskTell
-from bo_stream.campaign.ledger import history as events
-from bo_stream.campaign.ledger import setting_changes
-from bo_stream.campaign.ledger.frames import find_trials, parse_ids, read_amended
-from bo_stream.campaign.ledger.history import Event, TrialHistory
+from bo_stream.campaign.frames import find_trials, parse_ids, read_amended
+from bo_stream.campaign.history import Event, TrialHistory
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.proposing.choices import NamedChoice
 from bo_stream.campaign.proposing.fit_policy import FitPolicy

@@ -11,21 +11,21 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.corrections import CorrectableCampaign
-from bo_stream.campaign.ledger.history import Decision
-from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
-from bo_stream.campaign.outcomes.front import OutcomePredictions, hypervolume
-from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
-from bo_stream.campaign.outcomes.outcome_results import (
+from bo_stream.campaign.history import Decision
+from bo_stream.campaign.outcome_results import (
     OutcomeGains,
     front_of,
     front_points,
     predictions_of,
     recommended_points,
 )
-from bo_stream.campaign.outcomes.outcome_states import (
+from bo_stream.campaign.outcome_states import (
     OutcomeStates,
     PartlyObserved,
 )
+from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
+from bo_stream.campaign.outcomes.front import OutcomePredictions, hypervolume
+from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.proposing.recommendation import gains_ahead, largest_gains, recommended
 from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager
 from bo_stream.campaign.settings import Settings

@@ -14,7 +14,7 @@ import torch
 
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.ledger.history import Decision
+from bo_stream.campaign.history import Decision
 from bo_stream.campaign.names import first_clash
 from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goal, Goals

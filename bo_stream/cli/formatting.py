@@ -98,7 +98,7 @@ def failures(campaign: Campaign) -> str | None:
 
 def far_off(campaign: Campaign) -> str | None:
     """Outcomes that are far from all others; None if there is none."""
-    from bo_stream.campaign.ledger.frames import far_outcomes
+    from bo_stream.campaign.frames import far_outcomes
 
     history = campaign.history
     far = far_outcomes(history) if campaign.counts is None else []

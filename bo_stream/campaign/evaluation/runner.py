@@ -24,8 +24,8 @@ from bo_stream.campaign.evaluation.evaluators import Evaluator, Objective, Seria
 from bo_stream.campaign.evaluation.process_identity import has_died, run_id
 from bo_stream.campaign.evaluation.process_pool import ProcessPool
 from bo_stream.campaign.evaluation.user_executor import UserExecutor
-from bo_stream.campaign.ledger.frames import inputs_frame
-from bo_stream.campaign.ledger.history import Trial
+from bo_stream.campaign.frames import inputs_frame
+from bo_stream.campaign.history import Trial
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.outcomes.named_outcomes import noise_column
 from bo_stream.campaign.space import Pool

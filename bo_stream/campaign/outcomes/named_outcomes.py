@@ -14,7 +14,7 @@ import pandas as pd
 
 from bo_stream.base.checks import largest_outcome
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
-from bo_stream.campaign.ledger.history import Trial, TrialHistory, is_same
+from bo_stream.campaign.history import Trial, TrialHistory, is_same
 from bo_stream.campaign.names import RESERVED, RESULTS, constraint_in_spelling
 from bo_stream.campaign.outcomes.goals import FAILURES, SPELLINGS, read_reference, spelled
 from bo_stream.campaign.space import numbers

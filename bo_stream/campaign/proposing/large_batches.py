@@ -15,7 +15,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.ledger.history import Decision
+from bo_stream.campaign.history import Decision
 from bo_stream.campaign.proposing.proposals import AcquisitionSearch, ProposalContext
 from bo_stream.campaign.space import Pool
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.ledger.history import Decision
+from bo_stream.campaign.history import Decision
 from bo_stream.campaign.proposing.proposals import AcquisitionSearch, ProposalContext
 
 __all__ = ["MeasuredChoice"]

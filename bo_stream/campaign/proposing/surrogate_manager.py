@@ -17,7 +17,7 @@ from bo_stream.base.composite import CompositeModel
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.schedule import Surprise
 from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
-from bo_stream.campaign.ledger.history import TrialHistory
+from bo_stream.campaign.history import TrialHistory
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.outcomes.winsorising import least_learned

@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from bo_stream.campaign.ledger.history import Event
+from bo_stream.campaign.history import Event
 from bo_stream.campaign.storage import sql_engine
 from bo_stream.campaign.storage.checksums import is_sealed, sealed, unsealed
 from bo_stream.campaign.storage.interrupts import defer_interrupts

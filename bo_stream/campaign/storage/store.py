@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bo_stream.campaign.ledger.history import Event
+from bo_stream.campaign.history import Event
 from bo_stream.errors import StateError
 
 __all__ = ["SNAPSHOT_EVERY", "MemoryStore", "Snapshot", "Store", "Transaction", "refusal"]

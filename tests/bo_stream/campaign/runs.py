@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from bo_stream.campaign import Box, Callback, Campaign
-from bo_stream.campaign.ledger.history import Event
+from bo_stream.campaign.history import Event
 from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.campaign.storage.store import MemoryStore
 

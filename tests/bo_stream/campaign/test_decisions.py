@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.ledger.history import BLOCK, Trial, TrialHistory, TrialList
+from bo_stream.campaign.history import BLOCK, Trial, TrialHistory, TrialList
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposing.proposals import ProposalContext

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 Event = dict[str, Any]
-"""An event as plain data; see `bo_stream.campaign.ledger.history`."""
+"""An event as plain data; see `bo_stream.campaign.history`."""
 
 Status = Literal["running", "told", "failed", "withdrawn"]
 

@@ -14,9 +14,9 @@ from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignOrigin, CampaignState, LedgerState
-from bo_stream.campaign.ledger.history import TrialHistory
+from bo_stream.campaign.history import TrialHistory
+from bo_stream.campaign.outcome_store import OutcomeStore, SharedStore
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
-from bo_stream.campaign.outcomes.outcome_store import OutcomeStore, SharedStore
 from bo_stream.campaign.proposing.fallbacks import falling_back
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.proposing.stage import Stage

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from bo_stream.campaign.ledger.history import Event
+from bo_stream.campaign.history import Event
 from bo_stream.campaign.outcomes.named_outcomes import COMPLETED
 from bo_stream.campaign.storage.store import Snapshot, Store, Transaction
 from bo_stream.errors import UnsupportedError

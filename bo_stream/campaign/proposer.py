@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.ledger.history import Decision, TrialHistory
-from bo_stream.campaign.outcomes.outcome_states import OutcomeStates
+from bo_stream.campaign.history import Decision, TrialHistory
+from bo_stream.campaign.outcome_states import OutcomeStates
 from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
 from bo_stream.campaign.randomness import proposing

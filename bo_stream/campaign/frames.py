@@ -15,7 +15,7 @@ import pandas as pd
 from pandas.api.types import is_scalar
 
 from bo_stream.campaign.digits import told_apart
-from bo_stream.campaign.ledger.history import (
+from bo_stream.campaign.history import (
     Event,
     Trial,
     TrialHistory,

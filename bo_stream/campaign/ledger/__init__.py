@@ -1,1 +1,0 @@
-"""Trials, the events that a store records about them, and the frames that users give."""
