@@ -717,9 +717,8 @@ class _Fit:
             model._set_prior_mean(best.mean)
         if best is not None and len(best.u):
             inverse = None if self.path is None else self.path.inverse
-            empty = best.u.new_empty(0, 0)
-            curvature = empty if inverse is None else inverse
-            model._note(fits=FitMemory(curvature, self.explored))
+            none = FitMemory.empty().curvature
+            model._note(fits=FitMemory(none if inverse is None else inverse, self.explored))
         model.eval()
 
 

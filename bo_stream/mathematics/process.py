@@ -44,6 +44,8 @@ from bo_stream.mathematics.joint import (
     Joint,
     Moments,
     PointIntegral,
+    products,
+    solved_rows,
 )
 from bo_stream.mathematics.kernels import cross_kernel, of_outputs
 from bo_stream.mathematics.linalg import chol_psd
@@ -108,16 +110,12 @@ def times(M: Tensor, v: Tensor) -> Tensor:
 
     Without ``batch``, M is shared by all v.
     """
-    if M.ndim > 3:
-        return (M @ v.unsqueeze(-1)).squeeze(-1)
-    columns = v.reshape(v.shape[:-2].numel(), *v.shape[-2:]).movedim(1, 0)  # o x S x r
-    return (columns @ M.mT).movedim(0, 1).reshape(*v.shape[:-1], M.shape[-2])
+    return products(v.unsqueeze(-2), M.mT).squeeze(-2)
 
 
 def solved(L: Tensor, v: Tensor, *, upper: bool) -> Tensor:
     """``L^-1 v`` for ``o x r x r`` triangular L and ``batch x o x r`` v."""
-    columns = v.reshape(v.shape[:-2].numel(), *v.shape[-2:]).movedim(0, -1)  # o x r x S
-    return torch.linalg.solve_triangular(L, columns, upper=upper).movedim(-1, 0).view(v.shape)
+    return solved_rows(L, v.unsqueeze(-2), upper=upper).squeeze(-2)
 
 
 def noisy(values: Tensor, noise: Tensor) -> Tensor:
@@ -358,7 +356,7 @@ class Process:
             weights: ``P``.
         """
         key, sums = vars(self).get("_kept_integral", ((), None))
-        if not (key and all(_same(a, b) for a, b in zip(key, (points, weights), strict=True))):
+        if sums is None or not all(map(_same, key, (points, weights))):
             key = points.clone(), weights.clone()
             if self.kernel is None:
                 sums = FeatureIntegral.over(self.basis, self.L, *key)
