@@ -382,7 +382,7 @@ class Projected:
         # v'S'KS v = w'w - v'delta v and tr(G^-1 S'KS) = i - tr(G^-1 delta), as S'KS = G - delta
         fit = w.square().sum() - v @ self.delta @ v
         trace = v.numel() - (torch.cholesky_inverse(self.L) * self.delta).sum()
-        logs = self._logdet() - self.delta.logdet() + self.noise.log().sum()
+        logs = 2.0 * self.L.diagonal().log().sum() - self.delta.logdet() + self.noise.log().sum()
         logs = logs + e.numel() * math.log(2.0 * math.pi)
         return -0.5 * ((misfit / self.noise).sum() + fit - trace + logs)
 
@@ -392,7 +392,8 @@ class Projected:
         It sees S'y alone, not what S leaves out: for study, not recommended for training.
         """
         w = self.weights(e[:, None])[0]
-        logs = self._logdet() - self.S.gram(torch.ones_like(self.noise)).logdet()
+        lengths = self.S.gram(torch.ones_like(self.noise))
+        logs = 2.0 * self.L.diagonal().log().sum() - lengths.logdet()
         return -0.5 * (w.square().sum() + logs + w.numel() * math.log(2.0 * math.pi))
 
     def best_constant(self, y: Tensor) -> Tensor:
@@ -405,10 +406,6 @@ class Projected:
         r = e - self.B @ v
         form = r.mT @ (r / self.noise[:, None]) + w.mT @ w - v.mT @ self.delta @ v
         return form[0, 1] / form[1, 1]
-
-    def _logdet(self) -> Tensor:
-        """The log determinant of G."""
-        return 2.0 * self.L.diagonal().log().sum()
 
 
 @dataclass(frozen=True)

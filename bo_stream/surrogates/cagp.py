@@ -54,8 +54,6 @@ from bo_stream.mathematics.rows import Rows
 
 __all__ = ["CaGP"]
 
-Append = Literal["identity", "block"]
-
 RELEARN = 1.25
 """Growth of n after which a fit learns the values of actions again."""
 
@@ -118,7 +116,7 @@ class CaGP(StreamingGP):
         train_Yvar: Tensor | None = None,
         *,
         actions: Actions | str | Mapping[str, Any] | None = None,
-        append: Append = "identity",
+        append: Literal["identity", "block"] = "identity",
         max_actions: int | None = None,
         schedule: RefitSchedule | None = None,
         **common: Unpack[CommonOptions],
