@@ -150,9 +150,8 @@ class GridKernel(Kernel):
             sizes, i = grid.sizes, torch.arange(REACH)
             near = differences_within([g - REACH for g in sizes], [WIDE] * grid.dim, sizes)
             same = F.one_hot((i.unsqueeze(-1) - i + REACH - 1).flatten(), WIDE)
-            like = parts[0]
-            self._near, self._strides = near.to(like.device), strides(sizes).to(like.device)
-            self._same_difference = same.to(like)
+            device, self._same_difference = parts[0].device, same.to(parts[0])
+            self._near, self._strides = near.to(device), strides(sizes).to(device)
 
     @property
     def parts(self) -> list[Tensor]:
@@ -388,7 +387,9 @@ class Eigenbasis:
             part = pairs[1] @ first[a * (a + 1) // 2 :][: a + 1]
             place = columns[0][:high] * part[0].numel()
             for column, size in zip(columns[1:], (part.shape[2], 1), strict=True):
-                place = place + _pair_number(column[low:high, None], column[:high]) * size
+                i, j = column[low:high, None], column[:high]
+                most = torch.maximum(i, j)  # columns in the order of `column_pairs`
+                place = place + (most * (most + 1) // 2 + torch.minimum(i, j)) * size
             G[low:high, :high] = part.take(place)
             low = high
         return G.mul_(self.amplitude)
@@ -429,12 +430,6 @@ class Eigenbasis:
         kept[tuple(self.index.T)] = 1.0
         variances = kron_left([V.square() for V in self.vectors], kept.reshape(-1, 1))
         return (1.0 - variances.amin()).clamp_min(0.0)
-
-
-def _pair_number(i: Tensor, j: Tensor) -> Tensor:
-    """Number of a pair of columns in `column_pairs`."""
-    high = torch.maximum(i, j)
-    return high * (high + 1) // 2 + torch.minimum(i, j)
 
 
 Root = CholeskyRoot | Eigenbasis

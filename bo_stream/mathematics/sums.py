@@ -194,11 +194,6 @@ def far(mean: Tensor) -> Tensor:
     return torch.where(mean.abs() > FAR, mean, 0.0)
 
 
-def noisier(R: Tensor, factor: float) -> Tensor:
-    """Noise variances of observations whose weight is multiplied by a factor."""
-    return (R / factor).clamp_max(1.0 / FORGOTTEN)
-
-
 @dataclass(frozen=True)
 class BufferedStatistics(SufficientStatistics, ABC):
     """Statistics over features that can be chosen again while all points are held.
@@ -288,7 +283,7 @@ class BufferedStatistics(SufficientStatistics, ABC):
 
     def discounted(self, factor: float) -> Self:
         """The state with the weight of all points multiplied by a factor."""
-        buffer = replace(self.buffer, R=noisier(self.buffer.R, factor))
+        buffer = replace(self.buffer, R=(self.buffer.R / factor).clamp_max(1.0 / FORGOTTEN))
         return replace(super().discounted(factor), buffer=buffer)
 
     def merged_at(self, other: Self, n: int, others: int) -> Self:

@@ -218,8 +218,9 @@ class WISKI(FeatureGP):
                 "explicitly given nodes",
                 "Rebuild the surrogate with `bounds`, or with another `grid`.",
             )
-        remedy = "Rebuild it with a larger `grid_size` or wider `bounds`, or a larger `opening`."
-        self._check_selectable(remedy)
+        self._check_selectable(
+            "Rebuild it with a larger `grid_size` or wider `bounds`, or a larger `opening`."
+        )
         if bounds is not None:
             mine = cast(Tensor, self.bounds)
             wider = cast(Tensor, checked_bounds(bounds, mine))
