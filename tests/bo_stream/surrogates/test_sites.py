@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bo_stream.likelihoods import Binomial, Likelihood, NegativeBinomial, Poisson, StudentT
-from bo_stream.mathematics.sites import batch_sites
+from bo_stream.surrogates.counts import batch_sites
 from bo_stream.testing.base import close
 
 
