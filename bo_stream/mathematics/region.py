@@ -259,8 +259,8 @@ def _completed(
     state = replace(state, archive=state.archive.joined(batch), region=region)
     if means is None or not begun:
         state = _recentred(state, None)
-    archive, region, size = state.archive, state.region, float(state.region.size)
-    best = archive.y.max()
+    archive, region = state.archive, state.region
+    best, size = archive.y.max(), float(region.size)
     polished = means is None and bool((best >= state.closed.value).all())
     if size < (SMALLEST if polished else SMALL) and float(region.cycles) >= CYCLES:
         value = best if means is None else means(state.window).max()
@@ -268,8 +268,8 @@ def _completed(
         old = state.closed.X, state.closed.half, state.closed.value
         pairs = zip(old, result, strict=True)
         closed = ClosedRegions(*(torch.cat([a, b.unsqueeze(0)]) for a, b in pairs))
-        empty, new = archive[[]], TrustRegion.new(region.centre)
-        return TrustRegionState(empty, archive[[]], state.window, new, closed)
+        new = TrustRegion.new(region.centre)
+        return TrustRegionState(archive[[]], archive[[]], state.window, new, closed)
     window = window_of(archive, len(batch), region.centre, geometry, size)
     return _recentred(replace(state, window=window), means)
 

@@ -148,8 +148,7 @@ def evidence_of(
         cat_dims: Indices of categories.
     """
     middle, spread = float(y.mean()), float(y.std()) if size else 1.0
-    units = 0.0, middle, spread
-    plain = Targets((y - middle) / spread, units, -len(y) * math.log(spread))
+    plain = Targets((y - middle) / spread, (0.0, middle, spread), -len(y) * math.log(spread))
     targets = _under_a_warp(y, size) if warp else plain
     own = priors(X.shape[1], learned=learned, warp=warp)
     return Evidence(X - X.mean(0), targets, own, None if learned else EXACT, cat_dims)
@@ -258,5 +257,4 @@ def _search(
     both = (found, rival) if now == 0 else (rival, found)
     quiet = evidences[0].noise_at(both[0].theta) < QUIET
     chosen = 0 if quiet and both[0].value > both[1].value else 1
-    evaluations = found.evaluations + rival.evaluations
-    return both[chosen]._replace(evaluations=evaluations), chosen
+    return both[chosen]._replace(evaluations=found.evaluations + rival.evaluations), chosen

@@ -211,8 +211,9 @@ class WarpedGP(MaternGP):
     ) -> None:
         if warp not in ("log", "none"):
             raise InputError("warp one of log, none", repr(warp), "Choose one.")
-        any_noise = Positive(transform=torch.exp, inv_transform=torch.log)
-        model = GaussianLikelihood(noise_constraint=any_noise)
+        model = GaussianLikelihood(
+            noise_constraint=Positive(transform=torch.exp, inv_transform=torch.log)
+        )
         model.noise = 1e-3 if noise == "learned" else warps.EXACT
         model.noise_covar.raw_noise.requires_grad_(noise == "learned")
         data = train_X, train_Y, train_Yvar
@@ -338,8 +339,11 @@ class WarpedGP(MaternGP):
         memory = self.stream.contents.fits.explored.numpy(force=True)
         learned = self.noise == "learned"
         if not learned and warps.contradicted(X, y):
-            text = "Outcomes differ at the same point: they are not exact. Their noise is learned."
-            warnings.warn(text, FallbackWarning, stacklevel=6)
+            warnings.warn(
+                "Outcomes differ at the same point: they are not exact. Their noise is learned.",
+                FallbackWarning,
+                stacklevel=6,
+            )
             learned = True
         evidence, found, memory = warps.fitted(
             X,
