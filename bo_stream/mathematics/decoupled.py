@@ -138,15 +138,17 @@ class DecoupledState(InducingState):
         if added and len(Z) == len(old_index):
             return self
         moved = rebase(self.points, prior.kernel, prior.mean[0], Z, old_index, same_kernel=True)
-        return self.given(moved.state, prior, same_rows=added or not int(self.folded))
+        return self.with_points(moved.state, prior, same_rows=added or not int(self.folded))
 
     def renewed(self, prior: SparsePrior) -> Self:
         """The state under other hyperparameters, if they are others: O(r^3 + r^2 M + M^3)."""
         if torch.equal(self.made_with, prior.numbers):
             return self
-        return self.given(rebase(self.points, prior.kernel, prior.mean[0]).state, prior)
+        return self.with_points(rebase(self.points, prior.kernel, prior.mean[0]).state, prior)
 
-    def given(self, points: SGPRState, prior: SparsePrior, *, same_rows: bool = False) -> Self:
+    def with_points(
+        self, points: SGPRState, prior: SparsePrior, *, same_rows: bool = False
+    ) -> Self:
         """With another posterior given the folded rows; ``same_rows`` if the covariance of the
         window's rows is the same.
         """

@@ -144,7 +144,7 @@ class SVDGP(InducingGP):
         batch = state.last_batch(state.window, prior)
         chosen = inducing_points(points, batch, self.growth.select(points, batch, prior.kernel))
         moved = rebase(points, prior.kernel, prior.mean[0], *chosen, same_kernel=True)
-        self._replace(state=state.given(moved.state, prior))
+        self._replace(state=state.with_points(moved.state, prior))
 
     # -- posterior -------------------------------------------------------------------------------
 
