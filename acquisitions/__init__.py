@@ -1,6 +1,6 @@
 """Acquisition functions and builders for streaming surrogates."""
 
-from acquisitions.build import NAMES, build
+from acquisitions.build import NAMES, build, register
 from acquisitions.choice import PoolPolicy
 from acquisitions.classes import BALD, PredictiveEntropy
 from acquisitions.latent import LatentLogExpectedImprovement
@@ -26,6 +26,7 @@ __all__ = [
     "TrustRegionSearch",
     "build",
     "near_most_uncertain",
+    "register",
     "response_nipv",
     "select_from_pool",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,7 +43,7 @@ from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["NAMES", "build", "sampler_for"]
+__all__ = ["NAMES", "REGISTERED", "build", "register", "sampler_for"]
 
 DATA: dict[str, tuple[str, ...]] = {
     "qucb": ("X_pending",),
@@ -64,6 +66,12 @@ OF_SEVERAL = ("qlognehvi",)
 NAMES = tuple(name for name in DATA if name not in OF_SEVERAL)
 """Names of the acquisition functions of one outcome."""
 
+PASSED = ("X_baseline", "best_f", "X_pending", "mc_points", "bounds")
+"""Data that functions of users may take."""
+
+REGISTERED: dict[str, Callable[..., Any]] = {}
+"""What builds the acquisition functions that were registered, by name."""
+
 OPTIONS: dict[str, tuple[str, ...]] = {
     "qucb": ("beta", "num_samples", "seed"),
     "qlogei": ("num_samples", "seed"),
@@ -72,6 +80,39 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "thompson": ("samples", "explore", "jitter"),
 }
 """Options that can be set by name and value; the others have none."""
+
+
+def register(name: str, make: Callable[..., Any]) -> None:
+    """Give an acquisition function of your own a name, by which `build` and campaigns find it.
+
+    A program that resumes a campaign with this acquisition function has to register it first.
+
+    Args:
+        name: A name that no other acquisition function has; a second call with the same callable
+            does nothing.
+        make: Returns a BoTorch acquisition function of ``(model, **data)``. It is passed those of
+            ``X_baseline``, ``best_f``, ``X_pending``, ``mc_points`` and ``bounds`` that it has
+            parameters for, and the options that are given with its name.
+
+    Raises:
+        InputError: for a name that is taken, or what cannot be called.
+
+    Example:
+        >>> from botorch.acquisition.analytic import ProbabilityOfImprovement
+        >>> def improves(model, best_f):
+        ...     return ProbabilityOfImprovement(model, best_f)
+        >>> register("improves", improves)
+    """
+    if not callable(make):
+        raise InputError("a callable that builds an acquisition function", repr(make), "Give one.")
+    if name in DATA and REGISTERED.get(name) is not make:
+        raise InputError(
+            "a name that no acquisition function has", repr(name), "Choose another name."
+        )
+    names = list(inspect.signature(make).parameters)[1:]
+    REGISTERED[name] = make
+    DATA[name] = tuple(key for key in names if key in PASSED)
+    OPTIONS[name] = tuple(key for key in names if key not in PASSED)
 
 
 def sampler_for(model: Model, samples: torch.Size, seed: int | None = None) -> MCSampler:
@@ -148,6 +189,10 @@ def build(
     Raises:
         InputError: for an unknown name, or if a required argument is missing.
     """
+    if name in REGISTERED:
+        values = X_baseline, best_f, X_pending, mc_points, bounds
+        data = dict(zip(PASSED, values, strict=True))
+        return REGISTERED[name](model, **{key: data[key] for key in DATA[name]}, **kw)
     if isinstance(model, CountGP):
         if name == "nipv" and weights is None:
             return response_nipv(model, _needed(name, "mc_points", mc_points), trials, X_pending)
@@ -201,7 +246,7 @@ def build(
         case "random":
             return Random(model, **kw)
     raise InputError(
-        f"the name of an acquisition function, one of {', '.join(NAMES)}",
+        f"the name of an acquisition function, one of {', '.join([*NAMES, *REGISTERED])}",
         repr(name),
         "Choose one of these.",
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bo_stream.surrogates.node_wiski import NodeWISKI
     from bo_stream.surrogates.online_sgpr import OnlineSGPR
     from bo_stream.surrogates.projected_wiski import ProjectedWISKI
-    from bo_stream.surrogates.registry import surrogate
+    from bo_stream.surrogates.registry import register_surrogate, surrogate
     from bo_stream.surrogates.svdgp import SVDGP
     from bo_stream.surrogates.trust_region import TrustRegionGP
     from bo_stream.surrogates.warped import WarpedGP
@@ -45,6 +45,7 @@ __all__ = [
     "WarpedGP",
     "TrustRegionGP",
     "load",
+    "register_surrogate",
     "surrogate",
 ]
 
@@ -66,6 +67,7 @@ _HOMES = {
     "WarpedGP": "surrogates.warped",
     "TrustRegionGP": "surrogates.trust_region",
     "load": "base.checkpoint",
+    "register_surrogate": "surrogates.registry",
     "surrogate": "surrogates.registry",
 }
 """The module that each name comes from."""

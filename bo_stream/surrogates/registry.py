@@ -32,6 +32,7 @@ __all__ = [
     "in_loops",
     "mixed_kernel",
     "options_with_categories",
+    "register_surrogate",
     "surrogate",
     "with_categories",
 ]
@@ -96,6 +97,31 @@ def surrogate(
             "Choose one of these.",
         )
     return FAMILIES[name](train_X, train_Y, train_Yvar, bounds=bounds, **kw)
+
+
+def register_surrogate(name: str, family: type[StreamingGP]) -> None:
+    """Give a family of your own a name, by which campaigns, configurations and loops build it.
+
+    A program that resumes a campaign with this surrogate has to register it first.
+
+    Args:
+        name: A name that no other family has; a second call with the same family does nothing.
+        family: The class.
+
+    Raises:
+        InputError: for a name that is taken, or anything but a class of surrogates.
+
+    Example:
+        >>> from bo_stream import ExactGP
+        >>> class SmoothGP(ExactGP):
+        ...     pass
+        >>> register_surrogate("smooth", SmoothGP)
+    """
+    if not (isinstance(family, type) and issubclass(family, StreamingGP)):
+        raise InputError("a subclass of StreamingGP", repr(family), "Derive the class from it.")
+    if FAMILIES.get(name, family) is not family:
+        raise InputError("a name that no family has", repr(name), "Choose another name.")
+    FAMILIES[name] = family
 
 
 def family_named(family: Any, dim: int) -> Callable[..., StreamingGP]:

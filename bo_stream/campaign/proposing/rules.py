@@ -56,10 +56,10 @@ def rule_by_name(
     """
     check_not_shadowed("acquisitions")
     import acquisitions  # not at the top: it imports bo_stream
-    from acquisitions.build import NAMES, OF_SEVERAL, build
+    from acquisitions.build import NAMES, OF_SEVERAL, REGISTERED, build
 
     options, space = dict(choice), feasible.space
-    known = [AUTO, *SEARCHES, *NAMES]
+    known = [AUTO, *SEARCHES, *NAMES, *REGISTERED]
     if outcomes.joint:
         known = ["qlognei"] if len(outcomes.goals) == 1 else [*OF_SEVERAL]
     what = "an acquisition function" + (" of several outcomes" if outcomes.joint else "")
