@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from bo_stream.base.ensemble import KernelEnsemble
+from bo_stream.base.fitting import Surprise
 from bo_stream.base.gaussian_model import GaussianModel, ScaleFreeNormal
-from bo_stream.base.schedule import Surprise
 from bo_stream.base.streaming_gp import PredictiveScore, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution

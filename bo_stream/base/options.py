@@ -246,7 +246,7 @@ def likelihood_for(mode: str, likelihood: Likelihood | None, batch_shape: Size) 
 PACKAGES = {
     "growth": "bo_stream.growth",
     "actions": "bo_stream.actions",
-    "schedule": "bo_stream.base.schedule",
+    "schedule": "bo_stream.base.fitting",
     "likelihood": "bo_stream.likelihoods",
 }
 """Modules with the policies of an option."""

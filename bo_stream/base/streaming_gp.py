@@ -30,10 +30,16 @@ from gpytorch.mlls import MarginalLogLikelihood
 from torch import Size, Tensor
 
 from bo_stream.base import checkpoint, checks, options, units
-from bo_stream.base.fitting import FitReport, Fittable, StreamMLL, check_evaluations, fit_model
+from bo_stream.base.fitting import (
+    FitReport,
+    Fittable,
+    StreamMLL,
+    check_evaluations,
+    fit_model,
+    shortfall,
+)
 from bo_stream.base.gaussian_model import PosteriorSnapshot
 from bo_stream.base.options import constructor_arguments
-from bo_stream.base.schedule import shortfall
 from bo_stream.base.stream import (
     Derived,
     Key,

@@ -30,11 +30,11 @@ from bo_stream.base.fitting import (
     AscentObjective,
     Coordinates,
     FitReport,
+    RefitSchedule,
     log_prior,
     profiled_mean,
 )
 from bo_stream.base.options import CommonOptions, from_plain
-from bo_stream.base.schedule import RefitSchedule
 from bo_stream.base.stream import Derived, all_or_nothing, numbers_of
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError

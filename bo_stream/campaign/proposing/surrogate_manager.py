@@ -15,7 +15,7 @@ from torch import Tensor
 from bo_stream.base import checkpoint
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.ensemble import KernelEnsemble
-from bo_stream.base.schedule import Surprise
+from bo_stream.base.fitting import Surprise
 from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
 from bo_stream.campaign.history import TrialHistory
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate

@@ -10,8 +10,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse, ConjugateGradient
-from bo_stream.base.fitting import fit_model
-from bo_stream.base.schedule import RefitSchedule
+from bo_stream.base.fitting import RefitSchedule, fit_model
 from bo_stream.errors import InputError
 from bo_stream.surrogates.cagp import RELEARN
 from tests.calls import failing

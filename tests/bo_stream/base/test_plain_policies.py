@@ -11,8 +11,8 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 
 from bo_stream import Box, Campaign, OnlineSGPR, growth
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
+from bo_stream.base.fitting import RefitSchedule
 from bo_stream.base.options import from_plain, to_plain
-from bo_stream.base.schedule import RefitSchedule
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Bernoulli, Likelihood, NegativeBinomial
 from bo_stream.testing.base import assert_same_state, snapshot

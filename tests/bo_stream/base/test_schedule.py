@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from bo_stream.base.schedule import Surprise, shortfall
+from bo_stream.base.fitting import Surprise, shortfall
 
 ZERO = torch.zeros((), dtype=torch.float64)
 

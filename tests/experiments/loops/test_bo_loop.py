@@ -11,7 +11,7 @@ from botorch.acquisition.analytic import PosteriorMean, UpperConfidenceBound
 from torch import Tensor
 
 from bo_stream import WISKI, surrogate
-from bo_stream.base.schedule import RefitSchedule
+from bo_stream.base.fitting import RefitSchedule
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, StateError
 from experiments.common.loops.bo_loop import BOLoop, FitPolicy, LoopConfig
