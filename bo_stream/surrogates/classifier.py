@@ -202,8 +202,7 @@ class DirichletClassifier(CompositeModel):
         late, model, absent = unseen(labels, self.classes), self.model, self.absent
         seen = {**self._seen, **dict.fromkeys(late, 0)}
         if late:
-            what = f"all classes named beforehand ({late[0]!r} is new)"
-            model = self._widened(list(seen), what)
+            model = self._widened(list(seen), f"all classes named beforehand ({late[0]!r} is new)")
         before = informative_classes(seen)
         named = torch.tensor([[label == one for one in seen] for label in labels], device=X.device)
         named = named.reshape(len(labels), len(seen))
@@ -235,11 +234,12 @@ class DirichletClassifier(CompositeModel):
             StateError: if families, features, transforms or ``alpha_epsilon`` differ.
             UnsupportedError: if the family cannot be merged.
         """
-        alike = isinstance(other, DirichletClassifier) and other._targets == self._targets
-        if not alike:
-            got = getattr(other, "alpha_epsilon", type(other).__name__)
-            expected = f"a DirichletClassifier of alpha_epsilon {self.alpha_epsilon}"
-            raise StateError(expected, f"{got}", "Build both alike.")
+        if not isinstance(other, DirichletClassifier) or other._targets != self._targets:
+            raise StateError(
+                f"a DirichletClassifier of alpha_epsilon {self.alpha_epsilon}",
+                f"{getattr(other, 'alpha_epsilon', type(other).__name__)}",
+                "Build both alike.",
+            )
         known = self.classes + unseen(other.classes, self.classes)
         mine, theirs = (one._widened(known, "a family that merges") for one in (self, other))
         mine.merge(theirs)
@@ -370,6 +370,5 @@ def of_outputs(one: StreamingGP, outputs: int) -> StreamingGP:
         part.batch_shape = Size([outputs])
     X = arguments["train_X"].to(one._like.device)
     none = X.new_empty(0, outputs)
-    arguments |= {"train_X": X, "train_Y": none, "train_Yvar": none}
-    arguments |= {"covar_module": kernel, "mean_module": None}
-    return type(one)(**arguments)
+    data = {"train_X": X, "train_Y": none, "train_Yvar": none}
+    return type(one)(**{**arguments, **data, "covar_module": kernel, "mean_module": None})

@@ -351,8 +351,11 @@ class CountGP(CompositeModel):
             UnsupportedError: if the family cannot be merged.
         """
         if not isinstance(other, CountGP) or other.likelihood != self.likelihood:
-            got = f"{getattr(other, 'likelihood', type(other).__name__)}"
-            raise StateError(f"a CountGP of {self.likelihood}", got, "Build both alike.")
+            raise StateError(
+                f"a CountGP of {self.likelihood}",
+                f"{getattr(other, 'likelihood', type(other).__name__)}",
+                "Build both alike.",
+            )
         self._lock.restores(self.model.parameters())
         mine, theirs = self._state, other._state
         if not self.num_observed:
