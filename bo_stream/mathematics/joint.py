@@ -399,24 +399,24 @@ class FeatureIntegral:
     def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``."""
         few, many = sorted((a, b), key=lambda joint: joint.mean.shape[-1])
-        product = (self._rows(few) @ self.M) @ self._rows(many).mT
+        left = self._across(self._across(cast(Tensor, few.plus)) @ self.M)
+        product = left @ cast(Tensor, many.plus).mT
         return product if few is a else product.mT
 
     def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``, ``batch x o x q``."""
-        V = self._rows(a)
+        V = self._across(cast(Tensor, a.plus))
         return ((V @ self.M) * V).sum(-1)
 
     def conditioned(self, factors: Factors) -> FeatureIntegral:
         """The sums under the process conditioned on data: O(q^2 r)."""
         f, L, _ = factors
-        G = torch.linalg.solve_triangular(L, self._rows(f), upper=False)
+        G = torch.linalg.solve_triangular(L, self._across(cast(Tensor, f.plus)), upper=False)
         return FeatureIntegral(self.M, (*self.G, G))
 
-    def _rows(self, a: Joint) -> Tensor:
-        """``V_a (I - G'G)``: covariances with functions on the features."""
-        pairs = zip(a.less, self.G, strict=True)
-        return sum((-products(W.mT, G) for W, G in pairs), cast(Tensor, a.plus))
+    def _across(self, V: Tensor) -> Tensor:
+        """``V (I - G'G)`` for rows ``batch x o x q x r``."""
+        return sum((-products(products(V, G.mT), G) for G in self.G), V)
 
 
 Integral = PointIntegral | FeatureIntegral
