@@ -282,9 +282,11 @@ class StreamBuffers(nn.Module):
     ) -> None:
         super().__init__()
         self.version = Version() if version is None else version
-        held = {name: _moved(tensor, device) for name, tensor in tensors_of(contents)}
+        held = dict(tensors_of(contents))
         for name, tensor in held.items():
-            self.register_buffer(name, tensor)
+            detached = tensor.detach() if tensor.requires_grad else tensor
+            held[name] = detached if device is None else detached.to(device)
+            self.register_buffer(name, held[name])
         self.contents = with_tensors(contents, held)
 
     def replaced(self, version: Version | None = None, **changes: Any) -> StreamBuffers:
@@ -305,12 +307,6 @@ class StreamBuffers(nn.Module):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self._follow_buffers()
-
-
-def _moved(tensor: Tensor, device: torch.device | None) -> Tensor:
-    """The detached tensor, on ``device`` if given."""
-    tensor = tensor.detach() if tensor.requires_grad else tensor
-    return tensor if device is None else tensor.to(device)
 
 
 # -- results that are kept ------------------------------------------------------------------------
