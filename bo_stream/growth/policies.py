@@ -167,8 +167,9 @@ def check_positive(name: str, value: float, below: float = float("inf")) -> None
     """Refuse settings outside ``(0, below)``."""
     if not 0.0 < value < below:
         span = "positive" if below == float("inf") else f"between 0 and {below:g}"
-        remedy = "The docstring of the policy has usual values."
-        raise InputError(f"{name} {span}", f"{value}", remedy)
+        raise InputError(
+            f"{name} {span}", f"{value}", "The docstring of the policy has usual values."
+        )
 
 
 @dataclass(frozen=True)
@@ -198,8 +199,11 @@ class VIPS:
         check_positive("delta", self.delta)
         check_cap(self.max_points)
         if self.upper not in ("optimal", "collapsed"):
-            remedy = "Leave it out for 'optimal'."
-            raise InputError("upper of 'optimal' or 'collapsed'", f"{self.upper!r}", remedy)
+            raise InputError(
+                "upper of 'optimal' or 'collapsed'",
+                f"{self.upper!r}",
+                "Leave it out for 'optimal'.",
+            )
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """All old points, and batch points until the bounds are close enough."""
@@ -467,8 +471,11 @@ class FixedGrid:
         object.__setattr__(self, "Z", torch.as_tensor(self.Z, dtype=torch.float64))
         if self.Z.ndim != 2 or (self.max_points is not None and len(self.Z) > self.max_points):
             cap = "" if self.max_points is None else f" with at most {self.max_points} rows"
-            remedy = "Thin the points, or raise max_points."
-            raise ShapeError(f"points `M x d`{cap}", f"{tuple(self.Z.shape)}", remedy)
+            raise ShapeError(
+                f"points `M x d`{cap}",
+                f"{tuple(self.Z.shape)}",
+                "Thin the points, or raise max_points.",
+            )
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """Always ``Z``: old points and points of the batch where rows are equal to them."""
@@ -501,8 +508,11 @@ class Pruned:
     def __post_init__(self) -> None:
         check_cap(self.max_points)
         if self.tolerance < 0.0:
-            remedy = "Zero prunes down to max_points only."
-            raise InputError("a tolerance of at least 0", f"{self.tolerance}", remedy)
+            raise InputError(
+                "a tolerance of at least 0",
+                f"{self.tolerance}",
+                "Zero prunes down to max_points only.",
+            )
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """The inner policy's points, without those of least value."""
