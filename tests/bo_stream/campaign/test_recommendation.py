@@ -93,7 +93,8 @@ def test_gains_are_between_the_best_single_point_and_the_range_of_outcomes() -> 
     X = pd.DataFrame(rng.random((20, 5)), columns=names)
     run.tell(X.assign(y=needle(X)))
     advised = run.recommend(2)
-    there = run._distribution(run.space.encode(rng.random((2000, 5))))
+    assert run.model is not None
+    there = run._distribution(run.model, run.space.encode(rng.random((2000, 5))))
     single = there.expected_improvement(torch.tensor(advised["mean"].to_numpy())).amax(1).numpy()
     gains, seen = advised["gain"].to_numpy(), np.ptp(needle(X))
     assert (2.0 * single < gains).all() and (gains <= seen).all()

@@ -50,11 +50,11 @@ def test_beyond_the_sample_a_fit_keeps_what_was_learned():
     rows = data(2100, d=2)
     first, rest = rows.y.unsqueeze(-1).split([2090, 10])
     model = over(rows.X[:2090], first, VIPS(max_points=60))
-    assert len(model.state.sample.rows) == 2090  # kept whole until the next batch
+    assert len(model.state.sample) == 2090  # kept whole until the next batch
     model.observe(rows.X[2090:], rest, refit=False)
     before, points = flat_hyperparameters(model), model.state.points
     model.fit(6)
-    assert len(model.state.sample.rows) == 2048
+    assert len(model.state.sample) == 2048
     assert not torch.equal(before, flat_hyperparameters(model))
     assert torch.equal(model.state.points.G, points.G)
     assert torch.equal(model.state.points.Z, points.Z)
