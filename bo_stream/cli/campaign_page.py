@@ -11,7 +11,7 @@ import pandas as pd
 from bo_stream.campaign import figures
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.records import environment
-from bo_stream.campaign.storage.read_only_store import ReadOnlyStore
+from bo_stream.campaign.storage.store import ReadOnlyStore
 from bo_stream.cli.page import PageTable, Picture, Section, describe, facts, page
 from bo_stream.errors import BudgetError, InputError
 

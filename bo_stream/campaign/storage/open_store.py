@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import cast
 
-from bo_stream.campaign.storage.read_only_store import UnchangedStore
 from bo_stream.campaign.storage.store import MemoryStore, Store
 from bo_stream.errors import InputError
 
@@ -22,19 +20,19 @@ def open_store(store: str | PathLike[str] | Store | None, readonly: bool = False
             written is always opened so.
 
     Raises:
-        InputError: for what is no store.
+        InputError: for what is no store, and for a store itself that is to be read only.
         ImportError: without the extra that the URL needs.
     """
     if store is None:
         return MemoryStore()
     if not isinstance(store, str | PathLike):
-        if not hasattr(store, "settings"):
+        if readonly or not hasattr(store, "settings"):
             raise InputError("the URL of a store, or a Path", repr(store), "Give one of these.")
-        return cast(Store, UnchangedStore(store)) if readonly else store
+        return store
     if isinstance(store, PathLike):
         store = f"sqlite:///{Path(store).expanduser().resolve()}"
     try:
         from bo_stream.campaign.storage.sql_store import Database
     except ImportError as error:
         raise ImportError("A store needs SQLAlchemy: pip install 'bo_stream[store]'.") from error
-    return cast(Store, Database(store, readonly=readonly or None))
+    return Database(store, readonly=readonly or None)

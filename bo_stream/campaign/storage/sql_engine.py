@@ -14,7 +14,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlche
 from bo_stream.errors import BoStreamError, InputError, StateError
 
 __all__ = [
-    "COPY",
     "TIMEOUT",
     "checkpoint",
     "damaged",
     "enable_wal",
     "explain_damage",
     "explain_errors",
-    "for_writing",
+    "has_log",
     "is_writable",
     "make",
     "mark",
@@ -41,22 +40,37 @@ __all__ = [
     "missing_log",
     "parse",
     "structure",
-    "without_log",
+    "writing",
 ]
 
 TIMEOUT = 60.0
 """Seconds that a writer waits for the others."""
 
-DAMAGED = ("malformed", "no such table", "no such column", "unsupported file", "decode", "corrupt")
-"""What SQLite says of a damaged file."""
-
 BEHIND = 1
 """``user_version`` of an SQLite file whose log has more than it has itself."""
 
-COPY = "Copy both files, or copy one after the program that has it open has ended."
-"""The remedy for a file without its log."""
+DAMAGED = (
+    "The file is damaged, and none of its trials can be read: restore it from a copy, or recover "
+    "what is left with `sqlite3 FILE .recover`."
+)
+UNWRITABLE = "Check that the file and its folder are writable."
 
-_BEGIN = "bo_stream_begin"
+REMEDIES = {
+    "not a database": "None of its trials can be read. Correct the URL, or restore the file from a "
+    "copy; it was not changed.",
+    "malformed": DAMAGED,
+    "no such table": DAMAGED,
+    "no such column": DAMAGED,
+    "unsupported file": DAMAGED,
+    "decode": DAMAGED,
+    "corrupt": DAMAGED,
+    "locked": "Another program has locked it. End that program, and try again.",
+    "readonly": UNWRITABLE,
+    "unable to open": UNWRITABLE,
+    "full": "Free some disk space and try again; what was told before is kept.",
+    "": "Check the connection and try again: an outcome that is told twice is recorded once.",
+}
+"""What to do, by what a database says; the first that it has in its message."""
 
 
 def parse(url: str) -> URL:
@@ -103,23 +117,10 @@ def is_writable(url: URL) -> bool:
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
-def log_of(url: URL) -> Path:
-    """The write-ahead log of an SQLite file."""
-    path = Path(url.database or "")
-    return path.with_name(f"{path.name}-wal")
-
-
-def without_log(url: URL) -> bool:
-    """Whether an SQLite file that has a log while it is open has none: closed, or copied alone."""
-    if url.get_backend_name() != "sqlite":
-        return False
-    try:
-        if log_of(url).exists() and log_of(url).stat().st_size:
-            return False
-        with Path(url.database or "").open("rb") as file:
-            return file.read(20)[18:] == b"\x02\x02"
-    except OSError:
-        return False
+def has_log(url: URL) -> bool:
+    """Whether there is a write-ahead log beside an SQLite file."""
+    log = Path(f"{url.database}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def make(url: URL, timeout: float = TIMEOUT, readonly: bool = False) -> Engine:
@@ -133,26 +134,28 @@ def make(url: URL, timeout: float = TIMEOUT, readonly: bool = False) -> Engine:
     Raises:
         ImportError: if the driver is not installed; the message names the extra.
     """
-    sqlite = url.get_backend_name() == "sqlite"
-    try:
-        if not sqlite:
-            return create_engine(url, pool_pre_ping=True)
+    if url.get_backend_name() == "sqlite":
+        options: dict[str, Any] = {"connect_args": {"timeout": timeout}}
         if readonly:
-            engine = create_engine(url, creator=partial(_connect_for_reading, url, timeout))
-        else:
-            engine = create_engine(url, connect_args={"timeout": timeout})
+            options = {"creator": partial(_connect_for_reading, url, timeout)}
+        engine = create_engine(url, **options)
+        event.listen(engine, "connect", _configure)
+        return engine
+    try:
+        return create_engine(url, pool_pre_ping=True)
     except ImportError as error:
         raise ImportError(
             "A store on PostgreSQL needs psycopg: pip install 'bo_stream[postgres]'."
         ) from error
-    event.listen(engine, "connect", _configure)
-    event.listen(engine, "begin", _begin)
-    return engine
 
 
-def for_writing(engine: Engine) -> Engine:
-    """The same engine, whose transactions lock the database from their start."""
-    return engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that locks an SQLite database from its start."""
+    with engine.begin() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        yield connection
 
 
 def enable_wal(engine: Engine) -> None:
@@ -160,7 +163,7 @@ def enable_wal(engine: Engine) -> None:
     if engine.dialect.name != "sqlite":
         return
     deadline = time.monotonic() + TIMEOUT
-    with engine.connect().execution_options(**{_BEGIN: ""}) as connection:
+    with engine.connect() as connection:
         while True:
             try:
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL")
@@ -171,29 +174,25 @@ def enable_wal(engine: Engine) -> None:
                 time.sleep(0.01)
 
 
-def missing_log(connection: Connection, url: URL) -> str | None:
-    """What is wrong with an SQLite file that was copied without its log; None if nothing is.
-
-    Args:
-        connection: A connection to it.
-        url: Its URL, for which `without_log` was true before the connection was made.
-    """
-    log, file = log_of(url).name, url.database
-    if is_behind(connection):
-        return f"{file} was copied without its file {log}, in which its latest trials are."
-    tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
-    return None if tables else f"{file} is empty. It may have been copied without its file {log}."
+def missing_log(connection: Connection) -> str | None:
+    """What is wrong with an SQLite file that had no log beside it; None if it has everything."""
+    if not _is_behind(connection):
+        return None
+    file = Path(connection.engine.url.database or "")
+    return (
+        f"{file} was copied without its file {file.name}-wal, in which its latest trials are. Copy "
+        "both files, or copy one after the program that has it open has ended."
+    )
 
 
-def is_behind(connection: Connection) -> bool:
-    """Whether an SQLite file says that its log has more than it has itself."""
+def _is_behind(connection: Connection) -> bool:
     sqlite = connection.dialect.name == "sqlite"
     return sqlite and connection.exec_driver_sql("PRAGMA user_version").scalar() == BEHIND
 
 
 def mark(connection: Connection, behind: bool) -> bool:
     """Let an SQLite file say whether its log has more than it; whether that is new."""
-    if connection.dialect.name != "sqlite" or is_behind(connection) is behind:
+    if connection.dialect.name != "sqlite" or _is_behind(connection) is behind:
         return False
     connection.exec_driver_sql(f"PRAGMA user_version={BEHIND if behind else 0}")
     return True
@@ -209,14 +208,11 @@ def checkpoint(engine: Engine, patience: float = 0.0) -> None:
     """
     if engine.dialect.name != "sqlite":
         return
-    try:
-        with engine.connect().execution_options(**{_BEGIN: ""}) as connection:
-            if patience:
-                connection.exec_driver_sql(f"PRAGMA busy_timeout={1000 * patience:.0f}")
-                mark(connection, behind=False)
-            connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
-    except SQLAlchemyError:  # such as a full disk
-        return
+    with suppress(SQLAlchemyError), engine.connect() as connection:  # such as a full disk
+        if patience:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={1000 * patience:.0f}")
+            mark(connection, behind=False)
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 @contextmanager
@@ -228,7 +224,8 @@ def explain_errors(url: URL) -> Iterator[None]:
         cause = error.orig if isinstance(error, DBAPIError) else error
         message = " ".join(str(cause).split())
         shown = url.render_as_string(hide_password=True)
-        raise StateError(f"a database at {shown}", message, _remedy(message)) from error
+        remedy = next(remedy for words, remedy in REMEDIES.items() if words in message)
+        raise StateError(f"a database at {shown}", message, remedy) from error
 
 
 @contextmanager
@@ -269,9 +266,8 @@ def damaged(what: str) -> StateError:
 def _connect_for_reading(url: URL, timeout: float) -> sqlite3.Connection:
     """A connection that writes nothing, not even beside the file where that is not possible."""
     path = Path(url.database or "")
-    alone = not os.access(path.parent, os.W_OK) and not log_of(url).exists()
-    mode = "immutable=1" if alone else "mode=ro"
-    place = f"file:{quote(str(path))}?{mode}"
+    alone = not os.access(path.parent, os.W_OK) and not has_log(url)
+    place = f"file:{quote(str(path))}?{'immutable=1' if alone else 'mode=ro'}"
     return sqlite3.connect(place, timeout=timeout, uri=True, check_same_thread=False)
 
 
@@ -280,32 +276,6 @@ def _configure(connection: Any, record: object) -> None:
     connection.isolation_level = None
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
-
-
-def _begin(connection: Connection) -> None:
-    statement = connection.get_execution_options().get(_BEGIN, "BEGIN")
-    if statement:
-        connection.exec_driver_sql(statement)
-
-
-def _remedy(message: str) -> str:
-    if "not a database" in message:
-        return (
-            "None of its trials can be read. Correct the URL, or restore the file from a copy; it "
-            "was not changed."
-        )
-    if any(sign in message for sign in DAMAGED):
-        return (
-            "The file is damaged, and none of its trials can be read: restore it from a copy, or "
-            "recover what is left with `sqlite3 FILE .recover`."
-        )
-    if "locked" in message:
-        return "Another program has locked it. End that program, and try again."
-    if "readonly" in message or "unable to open" in message:
-        return "Check that the file and its folder are writable."
-    if "full" in message:
-        return "Free some disk space and try again; what was told before is kept."
-    return "Check the connection and try again: an outcome that is told twice is recorded once."
 
 
 def _no_url(got: str) -> InputError:

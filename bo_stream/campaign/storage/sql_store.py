@@ -1,48 +1,62 @@
 """Campaigns in a database: SQLite or PostgreSQL.
 
 Rows of events are only added. The two newest snapshots are kept, so that their size does not grow
-with the number of fits.
+with the number of fits. Events, settings and snapshots have checksums, so that damage is noticed;
+stores of earlier releases have none, and from the first checksum of a campaign on, all its events
+have one.
 """
 
 from __future__ import annotations
 
-import math
+import hashlib
+import json
 import os
+import signal
+import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    Engine,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+)
 from sqlalchemy.exc import IntegrityError
 
 from bo_stream.campaign.history import Event
 from bo_stream.campaign.storage import sql_engine
-from bo_stream.campaign.storage.checksums import is_sealed, sealed, unsealed
-from bo_stream.campaign.storage.interrupts import defer_interrupts
-from bo_stream.campaign.storage.sql_engine import (
-    damaged,
-    explain_damage,
-    explain_errors,
-    for_writing,
-    may_exist,
-)
-from bo_stream.campaign.storage.sql_schema import (
-    VERSION,
-    campaigns,
-    checksum,
-    create_tables,
-    events,
-    has_tables,
-    snapshots,
-)
-from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction, refusal
-from bo_stream.errors import StateError
+from bo_stream.campaign.storage.sql_engine import damaged, explain_damage, explain_errors
+from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction
+from bo_stream.errors import InputError, StateError
 
-__all__ = ["Database"]
+__all__ = [
+    "Database",
+    "campaigns",
+    "defer_interrupts",
+    "events",
+    "has_tables",
+    "is_sealed",
+    "unsealed",
+]
 
 KEPT = 2
 """Snapshots kept of a campaign: the newest one, and one in case it is damaged."""
@@ -51,8 +65,45 @@ SECONDS, SHARE = 0.5, 0.05
 """What moving the log to the file may take in all: these seconds, and this share of the time since
 the store was opened."""
 
-CREATED_WITHIN = 0.5
-"""Seconds in which another program that is creating a store has created it."""
+VERSION = 1
+"""Version of the layout; a release refuses stores of newer versions."""
+
+LOCK = 0x626F5F73
+"""Key of the PostgreSQL lock that is held while tables are created."""
+
+CHECKSUM = "checksum"
+"""Key of the checksum in stored events and settings."""
+
+_metadata = MetaData()
+
+_layout = Table("bo_stream_store", _metadata, Column("version", Integer, primary_key=True))
+
+campaigns = Table(
+    "campaigns",
+    _metadata,
+    Column("name", String, primary_key=True),
+    Column("settings", JSON, nullable=False),
+)
+
+events = Table(
+    "events",
+    _metadata,
+    Column("campaign", ForeignKey("campaigns.name"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # from 1
+    Column("payload", JSON, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+snapshots = Table(
+    "snapshots",
+    _metadata,
+    Column("campaign", ForeignKey("campaigns.name"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    Column("about", JSON, nullable=False),
+    Column("model", LargeBinary, nullable=False),
+    Column("checksum", String, nullable=False),
+)
 
 # Statements are built once, because building one takes as long as running it.
 _of_campaign = events.c.campaign == bindparam("name")
@@ -103,11 +154,11 @@ class Database:
         self._url = sql_engine.parse(url)
         self.snapshot_every, self._timeout = snapshot_every, timeout
         self.readonly = not sql_engine.is_writable(self._url) if readonly is None else readonly
-        self._alone = sql_engine.without_log(self._url)  # before a connection makes a log
+        self._sealed = set[str]()  # campaigns all of whose events have a checksum
+        self._alone = not sql_engine.has_log(self._url)  # before a connection makes a log
         self._opened, self._checkpoints = time.monotonic(), 0.0
         self._connect()
-        if may_exist(self._url):
-            self._has_tables()
+        self._has_tables()
 
     def __reduce__(self) -> tuple[Any, ...]:
         options: dict[str, Any] = {"snapshot_every": self.snapshot_every, "timeout": self._timeout}
@@ -128,21 +179,19 @@ class Database:
 
     def create(self, name: str, settings: dict[str, Any]) -> None:
         """Create a campaign."""
-        taken = StateError("a new name", repr(name), "Choose another name.")
         self._check_writable()
-        kept = sealed(name, 0, settings)
-        if not self._has_tables():
-            with explain_errors(self._url):
-                sql_engine.enable_wal(self._engine)
+        row = {"name": name, "settings": _sealed(name, 0, settings)}
+        new = not self._has_tables()
         with explain_errors(self._url):
+            if new:
+                sql_engine.enable_wal(self._engine)
             try:
-                with for_writing(self._engine).begin() as connection:
-                    create_tables(connection)
-                    connection.execute(insert(campaigns).values(name=name, settings=kept))
+                with sql_engine.writing(self._engine) as connection:
+                    _create_tables(connection)
+                    connection.execute(insert(campaigns).values(row))
                     sql_engine.mark(connection, behind=False)
             except IntegrityError as error:
-                raise taken from error
-        self._written.append(True)
+                raise StateError("a new name", repr(name), "Choose another name.") from error
         self._checkpoint()
 
     def settings(self, name: str) -> dict[str, Any] | None:
@@ -157,7 +206,7 @@ class Database:
             if settings is None:
                 raise damaged(f"damaged settings of campaign {name!r}")
             if is_sealed(stored[0]):
-                self._sealed_from[name] = 1
+                self._sealed.add(name)
             return settings
 
     def names(self) -> list[str]:
@@ -169,25 +218,23 @@ class Database:
     # -- events ----------------------------------------------------------------------------------
 
     def events_since(self, name: str, count: int) -> list[Event]:
-        """Events after the first ``count`` ones."""
-        with self._reading() as connection:
-            return [] if connection is None else self._events_since(connection, name, count)
-
-    def _events_since(self, connection: Connection, name: str, count: int) -> list[Event]:
-        """Events as they were written.
+        """Events after the first ``count`` ones.
 
         Raises:
             StateError: if one of them is damaged or lost.
         """
+        with self._reading() as connection:
+            return [] if connection is None else self._events_since(connection, name, count)
+
+    def _events_since(self, connection: Connection, name: str, count: int) -> list[Event]:
         found: list[Event] = []
+        required = name in self._sealed
         for number, stored in connection.execute(EVENTS_SINCE, {"name": name, "count": count}):
-            required = number >= self._sealed_from.get(name, math.inf)
             event = unsealed(name, number, stored, required)
-            if event is None or number != count + len(found) + 1:
-                expected = count + len(found) + 1
+            expected = count + len(found) + 1
+            if event is None or number != expected:
                 raise damaged(f"a damaged or lost event {expected} of campaign {name!r}")
-            if not required and is_sealed(stored):
-                self._sealed_from[name] = number
+            required |= is_sealed(stored)
             found.append(event)
         return found
 
@@ -195,7 +242,18 @@ class Database:
     def transaction(self, name: str) -> Iterator[Transaction]:
         """An exclusive transaction, durable when it has ended."""
         with self._locked(name) as connection:
-            yield _DatabaseTransaction(self, connection, name)
+
+            def events_since(count: int) -> list[Event]:
+                with explain_damage():
+                    return self._events_since(connection, name, count)
+
+            def append(event: Event) -> None:
+                number = (connection.scalar(LAST_EVENT, {"name": name}) or 0) + 1
+                payload = _sealed(name, number, event)
+                row = {"campaign": name, "number": number, "payload": payload}
+                connection.execute(NEW_EVENT, row)
+
+            yield Transaction(events_since, append)
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -214,7 +272,7 @@ class Database:
                 "version": VERSION,
                 "about": about,
                 "model": model,
-                "checksum": checksum(number, about, model),
+                "checksum": _checksum(number, about, model),
             }
             connection.execute(insert(snapshots).values(row))
         return number
@@ -255,7 +313,7 @@ class Database:
             return None
         if row.version != VERSION:
             return f"has version {row.version}; use the release that saved it"
-        if row.checksum != checksum(row.number, row.about, row.model):
+        if row.checksum != _checksum(row.number, row.about, row.model):
             return "is damaged; check the disk"
         return Snapshot(row.number, row.about, row.model)
 
@@ -264,60 +322,37 @@ class Database:
     def _connect(self) -> None:
         self._engine = sql_engine.make(self._url, self._timeout, self.readonly)
         self._process, self._tables_seen = os.getpid(), False
-        self._sealed_from: dict[str, int] = {}  # first event with a checksum, by campaign
-        self._written: list[bool] = []  # not empty once this may have written to a store
-        self._closing = weakref.finalize(self, _close, self._engine, self._process, self._written)
+        self._closing = weakref.finalize(self, _close, self._engine, self.readonly, self._process)
 
     def _has_tables(self) -> bool:
         """Whether the tables exist; a database that cannot be a store is refused."""
         if self._process != os.getpid():  # after a fork, these connections are the parent's
             self._engine.dispose(close=False)
             self._connect()
-        if not self._tables_seen and may_exist(self._url):
+        if not self._tables_seen and sql_engine.may_exist(self._url):
             with explain_errors(self._url), self._engine.connect() as connection:
                 self._tables_seen = has_tables(connection)
                 errors = sql_engine.structure(connection) if self._tables_seen else ""
+                missing = sql_engine.missing_log(connection) if self._alone else None
             if errors:
                 raise damaged(errors)
-            if self._alone:
-                self._check_log()
-            if self._tables_seen and not self.readonly:
-                self._written.append(True)
+            if missing:
+                warnings.warn(missing, stacklevel=2)
+            self._alone = False
         return self._tables_seen
 
-    def _check_log(self) -> None:
-        """Name the log that is missing beside a file that was copied without it.
-
-        Raises:
-            StateError: if there is no campaign without it.
-        """
-        end, missing = time.monotonic() + CREATED_WITHIN, None
-        while self._alone:
-            with explain_errors(self._url), self._engine.connect() as connection:
-                missing = sql_engine.missing_log(connection, self._url)
-                self._tables_seen = has_tables(connection)
-            self._alone = bool(missing) and not self._tables_seen and time.monotonic() < end
-            if self._alone:
-                time.sleep(0.05)
-        if missing and not self._tables_seen:
-            remedy = f"{missing} {sql_engine.COPY} If it was not copied, delete it."
-            raise StateError(f"a store with campaigns at {self._shown}", "none", remedy)
-        if missing:
-            warnings.warn(f"{missing} {sql_engine.COPY}", stacklevel=2)
-
     def _checkpoint(self) -> None:
-        """Move the log to the file."""
         begin = time.monotonic()
         sql_engine.checkpoint(self._engine)
         self._checkpoints += time.monotonic() - begin
 
-    @property
-    def _shown(self) -> str:
-        return self._url.render_as_string(hide_password=True)
-
     def _check_writable(self) -> None:
         if self.readonly:
-            raise refusal(self._shown)
+            raise StateError(
+                f"a store that may be written at {self._url.render_as_string(hide_password=True)}",
+                "one that is opened for reading only",
+                "Resume the campaign without readonly, or make the file and its folder writable.",
+            )
 
     @contextmanager
     def _reading(self) -> Iterator[Connection | None]:
@@ -338,7 +373,7 @@ class Database:
         with (
             defer_interrupts(),
             explain_errors(self._url),
-            for_writing(self._engine).begin() as connection,
+            sql_engine.writing(self._engine) as connection,
         ):
             if connection.scalar(LOCK_CAMPAIGN, {"name": name}) is None:
                 raise missing
@@ -349,30 +384,147 @@ class Database:
             self._checkpoint()
 
 
-class _DatabaseTransaction:
-    def __init__(self, database: Database, connection: Connection, name: str) -> None:
-        self.database, self.connection, self.name = database, connection, name
-
-    def events_since(self, count: int) -> list[Event]:
-        with explain_damage():
-            return self.database._events_since(self.connection, self.name, count)
-
-    def append(self, event: Event) -> None:
-        number = (self.connection.scalar(LAST_EVENT, {"name": self.name}) or 0) + 1
-        payload = sealed(self.name, number, event)
-        row = {"campaign": self.name, "number": number, "payload": payload}
-        self.connection.execute(NEW_EVENT, row)
-
-
 def _last_snapshot(connection: Connection, name: str) -> int:
     return connection.scalar(LAST_SNAPSHOT, {"name": name}) or 0
 
 
-def _close(engine: Engine, process: int, written: list[bool]) -> None:
+def _close(engine: Engine, readonly: bool, process: int) -> None:
     """Close connections, unless they are a parent process's."""
-    if process != os.getpid():
-        engine.dispose(close=False)
-        return
-    if written and may_exist(engine.url):
+    mine = process == os.getpid()
+    if mine and not readonly and sql_engine.may_exist(engine.url):
         sql_engine.checkpoint(engine, patience=1.0)
-    engine.dispose()
+    engine.dispose(close=mine)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def has_tables(connection: Connection) -> bool:
+    """Whether a database has the tables.
+
+    Raises:
+        StateError: if they have a newer version, or if other tables have their names.
+    """
+    names = set(inspect(connection).get_table_names())
+    if _layout.name not in names:
+        taken = sorted(names & set(_metadata.tables))
+        if taken:
+            raise StateError(
+                "a store of bo_stream, or a database without tables of these names",
+                f"a database in which another program has the tables {', '.join(taken)}",
+                "Choose another file or database. If it was a store, it is damaged and none of its "
+                "trials can be read: restore it from a copy.",
+            )
+        return False
+    version = connection.scalar(select(func.max(_layout.c.version)))
+    if version != VERSION:
+        raise StateError(
+            f"a store of version {VERSION}",
+            f"one of version {version}",
+            "Open it with the release of bo_stream that created it, or a newer one.",
+        )
+    return True
+
+
+def _create_tables(connection: Connection) -> None:
+    """Create the tables in a writer's transaction, unless another process has."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
+    if not has_tables(connection):
+        _metadata.create_all(connection)
+        connection.execute(insert(_layout).values(version=VERSION))
+
+
+# -- checksums -------------------------------------------------------------------------------------
+
+
+def _sealed(campaign: str, number: int, contents: Mapping[str, Any]) -> dict[str, Any]:
+    """An event, or with the number 0 the settings, with its checksum.
+
+    Raises:
+        InputError: for contents that are not plain data.
+    """
+    try:
+        return {**contents, CHECKSUM: _digest(campaign, number, contents)}
+    except TypeError as error:
+        part = _not_plain(contents.get("settings", contents))
+        remedy = f"Give a callable for the {part}, and give it again to Campaign.resume"
+        if part == "space":
+            remedy = "Name places by texts or numbers: table.index = table.index.astype(str)"
+        raise InputError(
+            "plain data in a store: texts, numbers, lists and tables",
+            f"{error}, in {part}",
+            f"{remedy}; or leave out the store.",
+        ) from error
+
+
+def _not_plain(contents: Mapping[str, Any]) -> str | None:
+    """The first part that is not plain data."""
+    for part, value in contents.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            return part
+    return None
+
+
+def is_sealed(stored: Any) -> bool:
+    """Whether stored contents have a checksum."""
+    return isinstance(stored, Mapping) and CHECKSUM in stored
+
+
+def unsealed(campaign: str, number: int, stored: Any, required: bool) -> dict[str, Any] | None:
+    """Contents without their checksum; None if they are damaged.
+
+    Args:
+        campaign: Name of the campaign.
+        number: Number of the event; 0 for the settings.
+        stored: What was read.
+        required: Whether contents without a checksum are damaged.
+    """
+    if not isinstance(stored, Mapping):
+        return None
+    contents = {name: value for name, value in stored.items() if name != CHECKSUM}
+    if CHECKSUM not in stored:
+        return None if required else contents
+    return contents if stored[CHECKSUM] == _digest(campaign, number, contents) else None
+
+
+def _digest(campaign: str, number: int, contents: Mapping[str, Any]) -> str:
+    plain = json.dumps([campaign, number, contents], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()[:32]
+
+
+def _checksum(number: int, about: dict[str, Any], model: bytes) -> str:
+    """SHA-256 of the contents of a snapshot."""
+    plain = json.dumps([number, about], sort_keys=True)
+    return hashlib.sha256(plain.encode() + b"\0" + model).hexdigest()
+
+
+# -- Ctrl-C ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def defer_interrupts() -> Iterator[None]:
+    """Raise the `KeyboardInterrupt` of Ctrl-C inside the block at its end.
+
+    Where Ctrl-C is ignored it stays so. Python handles signals in the main thread only, so that
+    there is nothing to defer in other threads.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or before in (signal.SIG_IGN, None):
+        yield
+        return
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if received:
+        raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The interface of stores, and a store in memory.
+"""The interface of stores, a store in memory, and a copy in memory of a campaign of another store.
 
 A store holds an append-only list of events for each campaign, and the newest snapshots of its
 surrogate. Writers have exclusive transactions, in which a campaign sees all events, so that what it
@@ -8,7 +8,7 @@ has checked still holds when it writes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,20 +16,11 @@ from typing import Any, Protocol
 from bo_stream.campaign.history import Event
 from bo_stream.errors import StateError
 
-__all__ = ["SNAPSHOT_EVERY", "MemoryStore", "Snapshot", "Store", "Transaction", "refusal"]
+__all__ = ["SNAPSHOT_EVERY", "MemoryStore", "ReadOnlyStore", "Snapshot", "Store", "Transaction"]
 
 SNAPSHOT_EVERY = 50
 """Outcomes after which a snapshot is saved even without a fit; a resumed campaign observes those
 after the newest snapshot again."""
-
-
-def refusal(store: str) -> StateError:
-    """The error of writing to a store that is opened for reading only."""
-    return StateError(
-        f"a store that may be written at {store}",
-        "one that is opened for reading only",
-        "Resume the campaign without readonly, or make the file and its folder writable.",
-    )
 
 
 @dataclass(frozen=True)
@@ -47,16 +38,17 @@ class Snapshot:
     model: bytes
 
 
-class Transaction(Protocol):
-    """An exclusive transaction: no one else writes to this campaign before it ends."""
+@dataclass(frozen=True)
+class Transaction:
+    """An exclusive transaction: no one else writes to this campaign before it ends.
 
-    def events_since(self, count: int) -> list[Event]:
-        """Events after the first ``count`` ones, in order."""
-        ...
+    Attributes:
+        events_since: Returns the events after the first ``count`` ones, in order.
+        append: Adds an event, which is durable when the transaction has ended without an error.
+    """
 
-    def append(self, event: Event) -> None:
-        """Add an event; it is durable when the transaction has ended without an error."""
-        ...
+    events_since: Callable[[int], list[Event]]
+    append: Callable[[Event], None]
 
 
 class Store(Protocol):
@@ -65,12 +57,10 @@ class Store(Protocol):
     @property
     def durable(self) -> bool:
         """Whether it outlives the process."""
-        ...
 
     @property
     def snapshot_every(self) -> int:
         """Outcomes after which a snapshot is saved even without a fit."""
-        ...
 
     def create(self, name: str, settings: dict[str, Any]) -> None:
         """Create a campaign.
@@ -78,39 +68,30 @@ class Store(Protocol):
         Raises:
             StateError: if there is one of this name.
         """
-        ...
 
     def settings(self, name: str) -> dict[str, Any] | None:
         """Settings of a campaign; None if there is none of this name."""
-        ...
 
     def names(self) -> list[str]:
         """Names of all campaigns."""
-        ...
 
     def events_since(self, name: str, count: int) -> list[Event]:
         """Events of a campaign after the first ``count`` ones, in order."""
-        ...
 
     def transaction(self, name: str) -> AbstractContextManager[Transaction]:
         """A transaction, of which all events are kept, or none if it raises."""
-        ...
 
     def flush(self) -> None:
         """Complete the file of the store, as far as other files beside it have the latest data."""
-        ...
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
         """Save a snapshot in addition to the one before it; returns its number."""
-        ...
 
     def newest_snapshot(self, name: str) -> int:
         """Number of the newest snapshot; 0 if there is none."""
-        ...
 
     def snapshots(self, name: str) -> Iterator[Snapshot]:
         """Undamaged snapshots, the newest first."""
-        ...
 
 
 class MemoryStore:
@@ -151,20 +132,20 @@ class MemoryStore:
     @contextmanager
     def transaction(self, name: str) -> Iterator[Transaction]:
         """An exclusive transaction."""
+        new: list[Event] = []
         with self._lock:
-            transaction = _MemoryTransaction(self._campaigns[name][1])
-            yield transaction
-            self._campaigns[name][1].extend(transaction.new)
+            yield Transaction(lambda count: self.events_since(name, count), new.append)
+            self._campaigns[name][1].extend(new)
 
     def flush(self) -> None:
         """Do nothing: there is no file."""
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
         """Save nothing."""
-        return 0
+        return self.newest_snapshot(name)
 
     def newest_snapshot(self, name: str) -> int:
-        """Zero: there is none."""
+        """Number of the newest snapshot: 0, as there is none."""
         return 0
 
     def snapshots(self, name: str) -> Iterator[Snapshot]:
@@ -172,12 +153,28 @@ class MemoryStore:
         return iter(())
 
 
-class _MemoryTransaction:
-    def __init__(self, events: list[Event]) -> None:
-        self.events, self.new = events, list[Event]()
+class ReadOnlyStore(MemoryStore):
+    """A campaign of a store as it is now; writes stay in memory.
 
-    def events_since(self, count: int) -> list[Event]:
-        return self.events[count:]
+    A campaign that is opened through it can be asked what it would propose, without proposing it.
+    Snapshots are read before events, so that no snapshot knows of more outcomes than the events,
+    even if another process is running the campaign.
 
-    def append(self, event: Event) -> None:
-        self.new.append(event)
+    Args:
+        store: The store.
+        name: Name of a campaign in it.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        super().__init__()
+        self.durable = store.durable
+        self._snapshots = list(store.snapshots(name))
+        self._campaigns[name] = (store.settings(name) or {}, store.events_since(name, 0))
+
+    def newest_snapshot(self, name: str) -> int:
+        """Number of the newest snapshot."""
+        return max((s.number for s in self._snapshots), default=0)
+
+    def snapshots(self, name: str) -> Iterator[Snapshot]:
+        """Snapshots, the newest first."""
+        return iter(self._snapshots)

@@ -1,16 +1,13 @@
 """A copy of a store's file alone has its trials, or says which file is missing beside it."""
 
 import shutil
-import sqlite3
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from bo_stream import Box, Campaign
-from bo_stream.errors import StateError
 
 pytest.importorskip("sqlalchemy")
 
@@ -80,20 +77,3 @@ def test_what_is_in_the_log_is_named_until_it_is_moved(tmp_path: Path) -> None:
         append()
         database.close()
         assert events(copy(tmp_path, "closed.db")) == number
-
-
-def test_an_empty_copy_is_no_new_store(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "lab.db") as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("CREATE TABLE tables_in_the_log (x)")
-    url = copy(tmp_path, "empty.db")
-    connection.close()
-    calls: list[Any] = [
-        lambda: Campaign.resume(url, "lab"),
-        lambda: Campaign(LINE, store=url),
-        lambda: check_store(url),
-    ]
-    for call in calls:
-        with pytest.raises(StateError, match=r"empty.db-wal.*Copy both files"):
-            call()
-    assert Database(f"sqlite:///{tmp_path}/lab.db").names() == []  # another program's tables

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bo_stream.campaign.storage.interrupts import defer_interrupts
+pytest.importorskip("sqlalchemy")
+
 from bo_stream.campaign.storage.open_store import open_store
+from bo_stream.campaign.storage.sql_store import defer_interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +49,6 @@ def test_an_error_inside_comes_first() -> None:
 
 
 def test_what_was_being_written_is_in_the_store(tmp_path: Path) -> None:
-    pytest.importorskip("sqlalchemy")
     store = open_store(tmp_path / "oven.db")
     store.create("c", {})
     with pytest.raises(KeyboardInterrupt), store.transaction("c") as turn:

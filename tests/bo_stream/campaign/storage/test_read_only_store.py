@@ -7,8 +7,7 @@ import pytest
 from bo_stream import Box, Campaign
 from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.campaign.storage.open_store import open_store
-from bo_stream.campaign.storage.read_only_store import ReadOnlyStore
-from bo_stream.campaign.storage.store import MemoryStore, Store
+from bo_stream.campaign.storage.store import MemoryStore, ReadOnlyStore, Store
 
 
 @pytest.fixture(params=["memory", "sqlite"])
