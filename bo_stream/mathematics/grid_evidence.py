@@ -1,9 +1,8 @@
 """Evidence and posterior of a process on a grid, summed over outputs [MATHS 2.3, 2.4, 2.7].
 
-Two routes lead to them. While observations are few, and all are held and of full weight, their ``n
-x n`` covariance is factorised. Otherwise the statistics are put under a root of the prior
-covariance of the nodes: for a product kernel the eigenvectors that matter given the data, else a
-Cholesky factor.
+Two routes lead to them. While all observations are held and few, their ``n x n`` covariance is
+factorised. Otherwise the statistics are put under a root of the prior covariance of the nodes: for
+a product kernel the eigenvectors that matter given the data, else a Cholesky factor.
 
 A `Resolution` says how fine a grid must be, and what a coarse grid loses [MATHS 2.1].
 """
@@ -107,6 +106,7 @@ def grid_evidence(
         The evidence, and the optimal constant means (``o``) if they were taken.
 
     Raises:
+        UnsupportedError: for a kernel that is no product on a large grid.
         StateError: if too many eigenvectors matter, and not all observations are held.
     """
     c = prior.mean - state.origin
@@ -116,6 +116,9 @@ def grid_evidence(
         C, y = _data_covariance(state, prior, n)
         L = chol_psd(C.detach())
         value, best = covariance_evidence(C, L, y, None if profile_mean and n else c)
+        # After forgetting, densities have weights as powers (MATHS 2.2), and R is over these.
+        logs = state.buffer.R[:, :n].log().sum(-1) - state.ld
+        value = value + 0.5 * ((n - state.weight) * (2.0 * math.pi * prior.s2).log() + logs).sum()
         return value, None if best is None else best + state.origin
     sources = _parts(state, prior)
     if len(sources) == 1:
@@ -180,8 +183,8 @@ def _parts(state: GridState, prior: Prior) -> list[Tensor]:
 
 def _roots(state: GridState, prior: Prior, n: int) -> Sequence[Root] | None:
     """A root of each output's prior covariance, or None for the observations' covariance."""
-    grid, product = state.grid, is_product(prior.kernel, state.grid.dim)
-    held = state.holds_all(n) and float(state.weight) == n  # and none has been forgotten
+    grid, held, product = state.grid, state.holds_all(n), is_product(prior.kernel, state.grid.dim)
+    check_size(grid, product)
     few = held and n <= CHEAPER * grid.m
     if few and (n <= FEW_DATA or not product):
         return None

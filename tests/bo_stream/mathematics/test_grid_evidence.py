@@ -247,7 +247,26 @@ def test_statistics_under_an_eigenbasis(d: int) -> None:
     close(stats.b, F.T @ own.state.b[0], 1e-10)
 
 
+@pytest.mark.parametrize("name", ["RBF", "Matern"])
+def test_few_observations_that_are_partly_forgotten(name: str) -> None:
+    """Their covariance serves, at its cost; the same as from the sums."""
+    own, sums = (Stream(kernel(name, 2), SIZES[2], outputs=2, route=route) for route in ROUTES)
+    for stream in (own, sums):
+        stream.state = stream.state.discounted(0.7)
+    assert _roots(own.state, own.prior, own.n) is None
+    value, expected = own.evidence(), sums.evidence()
+    close(value, expected, 1e-6)
+    for mine, theirs in zip(own.gradients(value), sums.gradients(expected), strict=True):
+        close(mine, theirs, 1e-6)
+    mine, theirs = (each.process().at(points(6, 2, 7)) for each in (own, sums))
+    close(mine.mean, theirs.mean, 1e-6)
+    close(mine.variance(), theirs.variance(), 1e-6)
+
+
 def test_what_large_grids_refuse() -> None:
+    own = Stream(kernel("Matern", 2), (101, 100))
+    with pytest.raises(UnsupportedError, match="product"):
+        own.evidence()
     own = Stream(kernel("RBF", 3), (17, 17, 17))
     own.kernel.base_kernel.lengthscale = 0.02  # type: ignore[union-attr]
     assert _roots(own.state, own.prior, own.n) is None
