@@ -31,6 +31,8 @@ class Contract:
         promises: What this configuration promises; by default what its class declares. Set it
             where a configuration promises more (a growth policy, an action) than the class.
         warm_evaluations: What the median fit after one more point may take.
+        warm_residual: What 30 outcomes may miss under hyperparameters learned from ten others, as a
+            share of their deviation.
     """
 
     family: type[StreamingGP]
@@ -39,6 +41,7 @@ class Contract:
     noise: str = "learned"
     promises: Promises | None = None
     warm_evaluations: int = 5
+    warm_residual: float = 0.6
     dtype: torch.dtype = torch.float64
 
     def make(
