@@ -46,32 +46,11 @@ def test_another_process_finds_what_was_written(url: str) -> None:
     assert other.events_since("oven", 9) == []
 
 
-def test_campaigns_of_one_database_are_apart(url: str) -> None:
-    database = begun(url)
-    database.create("kiln", {})
-    with database.transaction("kiln") as transaction:
-        assert transaction.events_since(0) == []
-        transaction.append({"kind": "failed"})
-    database.save_snapshot("kiln", {}, b"kiln")
-    assert database.names() == ["kiln", "oven"]
-    assert database.events_since("kiln", 0) == [{"kind": "failed"}]
-    assert database.events_since("oven", 0) == EVENTS
-    assert database.newest_snapshot("oven") == 0
-
-
 def test_a_transaction_sees_all_events(url: str) -> None:
     database = begun(url)
     with database.transaction("oven") as transaction:
         transaction.append({"kind": "asked"})
         assert transaction.events_since(4) == [EVENTS[4], {"kind": "asked"}]
-
-
-def test_a_transaction_that_raises_leaves_nothing(url: str) -> None:
-    database = begun(url)
-    with pytest.raises(KeyboardInterrupt), database.transaction("oven") as transaction:
-        transaction.append({"kind": "asked"})
-        raise KeyboardInterrupt
-    assert database.events_since("oven", 0) == EVENTS
 
 
 def test_a_name_is_given_once(url: str) -> None:
