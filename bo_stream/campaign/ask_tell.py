@@ -1,32 +1,35 @@
-"""Asking for trials and telling their outcomes; each call is an event in the store."""
+"""Asking for trials, telling outcomes and mending mistakes; each call is an event in the store."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bo_stream.campaign import changes
 from bo_stream.campaign import history as events
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.campaign.campaign_state import CampaignOrigin, CampaignState
+from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.frames import (
     Columns,
     far_outcomes,
     find_trials,
     inputs_frame,
     parse_ids,
+    read_amended,
     read_new_trials,
     read_told,
     trials_frame,
 )
 from bo_stream.campaign.history import ENQUEUED, Event, Trial, TrialHistory
-from bo_stream.campaign.outcome_states import OutcomeStates
-from bo_stream.campaign.proposer import Proposal, Proposer
+from bo_stream.campaign.outcomes.goals import Failures
+from bo_stream.campaign.proposer import Proposal, available_places, propose
+from bo_stream.campaign.proposing.choices import NamedChoice
+from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Space
@@ -39,10 +42,10 @@ PARTS = ("fit", "acquisition", "evaluation", "update", "score", "store")
 
 
 class AskTell:
-    """Trials that are asked for, told and failed; see `bo_stream.Campaign`.
+    """Trials that are asked for, told, failed and corrected; see `bo_stream.Campaign`.
 
     Args:
-        origin: Its store and settings.
+        state: Its trials and surrogates.
         callbacks: Hooks.
 
     Attributes:
@@ -51,14 +54,11 @@ class AskTell:
         counts: What the outcomes are, if they are counts.
     """
 
-    def __init__(self, origin: CampaignOrigin, callbacks: Sequence[Callback]) -> None:
-        settings = origin.settings
-        self.goal, self.name, self.counts = settings.goal, origin.name, settings.counts
-        self.store, self.callbacks, self._like = origin.store, tuple(callbacks), origin.like
-        self._proposer = Proposer(origin.like)
+    def __init__(self, state: CampaignState, callbacks: Sequence[Callback]) -> None:
+        settings = state.settings
+        self.goal, self.name, self.counts = settings.goal, state.name, settings.counts
+        self.store, self.callbacks, self._state = state.store, tuple(callbacks), state
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
-        self._named, self._origin = settings.named, origin
-        self._state = self._state_of(origin)
         self._sync()
 
     @property
@@ -118,13 +118,14 @@ class AskTell:
             if count:
                 count = self._within_budget(count, before, budget, refuse=not enqueued)
             if count:
-                self._state.update_surrogate(self.row, count)
-                proposal = self._proposer.propose(self._state, count, self.row)
+                self._state.update(self.row, count)
+                proposal = propose(self._state, count, self.row)
             with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
                 new = transaction.events_since(before.num_events)
                 history = before.extended(new)
-                same = (history.revision, history.changes) == (before.revision, before.changes)
-                stale = not same or len(history.trials) > len(before.trials)
+                stale = history.told.revision > before.told.revision
+                stale = stale or len(history.changes) > len(before.changes)
+                stale = stale or len(history.trials) > len(before.trials)
                 waiting = {trial.id for trial in history.enqueued}
                 stale = stale or any(trial.id not in waiting for trial in enqueued)
                 if not stale:
@@ -224,10 +225,102 @@ class AskTell:
         event = self._record(failed)
         self._after_tell([row[0] for row in event["reasons"]] if event else [])
 
+    # -- corrections -----------------------------------------------------------------------------
+
+    def amend(self, frame: pd.DataFrame) -> None:
+        """Correct outcomes that were told. The old ones are kept in the store.
+
+        The surrogate follows: it has learned from the corrected outcomes only, and keeps its
+        hyperparameters until the next fit. A withdrawn trial that is amended is told again.
+
+        Args:
+            frame: The columns of the outcome that are to be corrected (``y``, ``yvar``, or those of
+                counts or of outcomes with names), with the trial's id in the index or in a column
+                ``trial``. A column ``note`` replaces notes.
+
+        Raises:
+            InputError, NoiseError: for an invalid frame.
+            StateError: for trials without an outcome.
+        """
+
+        def amended(history: TrialHistory) -> Event | None:
+            event = read_amended(frame, self._columns, history)
+            return event and self._in_parts(history, event)
+
+        event = self._record(amended)
+        self._after_tell(events.told_ids(event))
+
+    def withdraw(self, ids: Any, reason: str) -> None:
+        """Remove trials from what is learned.
+
+        They stay in the store and in `trials`, with the status ``withdrawn`` and the reason, and
+        count in the budget. Their place in a pool may be measured again. Trials without an outcome
+        may be withdrawn, too. `amend` takes a trial back.
+
+        Args:
+            ids: One trial id or several.
+            reason: Why nothing is to be learned from them.
+
+        Raises:
+            InputError: for unknown ids.
+        """
+        wanted = parse_ids(ids, reason)
+
+        def withdrawn(history: TrialHistory) -> Event | None:
+            trials = find_trials(wanted, history)
+            new = [(trial.id, reason) for trial in trials if trial.status != "withdrawn"]
+            return events.withdrawn_event(history, new) if new else None
+
+        event = self._record(withdrawn)
+        self._after_tell([row[0] for row in event["reasons"]] if event else [])
+
+    def widen(self, bounds: Mapping[str, tuple[float, float]]) -> None:
+        """Widen the bounds of some inputs. The surrogate is built anew over the wider box.
+
+        Args:
+            bounds: New lower and upper bounds by the name of the input; they contain the old ones.
+
+        Raises:
+            InputError, BoundsError: for unknown inputs or invalid bounds.
+            UnsupportedError: in a pool.
+        """
+        self._change(lambda _: changes.widened(self.settings, bounds))
+
+    def change(
+        self,
+        *,
+        surrogate: NamedChoice | None = None,
+        acquisition: NamedChoice | None = None,
+        budget: int | None = None,
+        fit: FitPolicy | None = None,
+        failures: Failures | None = None,
+    ) -> None:
+        """Change settings from now on, in all processes.
+
+        Another surrogate is built from all outcomes. An acquisition function and a schedule of fits
+        that were chosen for the surrogate of before are chosen again.
+
+        Args:
+            surrogate: Name of a family, or a mapping of its name and options.
+            acquisition: Name of an acquisition function, or a mapping of its name and options.
+            budget: Number of trials in all, those of before included.
+            fit: When hyperparameters are fitted.
+            failures: What failed trials are, those of before included.
+
+        Raises:
+            InputError: for invalid settings, or if none is given.
+        """
+        given = (surrogate, acquisition, budget, fit, failures)
+
+        def changed(history: TrialHistory) -> Settings:
+            return changes.changed(self.settings, *given, len(history.trials))
+
+        self._change(changed)
+
     def update(self) -> None:
         """Build or fit the surrogate now if that is due; `ask` does so itself."""
         self._sync()
-        self._state.update_surrogate(self.row)
+        self._state.update(self.row)
 
     # -- current state ---------------------------------------------------------------------------
 
@@ -248,7 +341,7 @@ class AskTell:
     @property
     def free_places(self) -> int:
         """Number of places of a pool that may still be measured; 0 in a box."""
-        return len(self._proposer.available(self.feasible, self.history))
+        return len(available_places(self.feasible, self.history))
 
     @property
     def winsorised(self) -> dict[str, tuple[float, int]]:
@@ -259,10 +352,12 @@ class AskTell:
         again by every fit; `trials` keeps them as told. The limit is infinite without a spread, for
         counts, and for the goal ``learn``.
         """
-        state = self._state
-        states = state.states if isinstance(state, OutcomeStates) else [state]
-        names = state.settings.named.columns
-        return dict(zip(names, map(_winsorised, states), strict=False))
+        named, found = self._state.named, {}
+        for column, one in self._state.learners.items():
+            if column in named.columns:
+                beyond = int((one.least > one.data.Y).sum())
+                found[column] = named.sign(column) * one.least, beyond
+        return found
 
     def trials(self) -> pd.DataFrame:
         """Every trial: inputs, outcome, status and reason.
@@ -282,25 +377,11 @@ class AskTell:
     @property
     def _columns(self) -> Columns:
         """What the columns of frames are."""
-        return Columns(self.space, self._named, self.counts)
-
-    def _state_of(self, origin: CampaignOrigin) -> CampaignState | OutcomeStates:
-        joint = origin.settings.named.joint
-        return OutcomeStates(origin) if joint else CampaignState(origin)
+        return Columns(self.space, self._state.named, self.counts)
 
     def _sync(self) -> None:
         """Follow the store."""
         self._state.sync(self.row)
-        self._renew()
-
-    def _renew(self) -> None:
-        """Begin the state anew if it has been changed what failures are."""
-        old = self._state
-        if old.settings.failures != old.failures:
-            new = replace(self._origin, settings=old.settings, changes=len(old.history.changes))
-            self._state = self._state_of(new)
-            self._state.budget = old.budget
-            self._state.sync(self.row)
 
     def _latest(self, transaction: Any) -> TrialHistory:
         """The history as a transaction sees it; its settings are taken over."""
@@ -311,9 +392,9 @@ class AskTell:
 
     def _in_parts(self, history: TrialHistory, event: Event) -> Event:
         """An event of telling or amending: of several outcomes, with outcomes by column."""
-        if not self._named.several:
+        if not self._state.named.several:
             return event
-        return events.told_in_parts(history, event, self._named.complete)
+        return events.told_in_parts(history, event, self._state.named.complete)
 
     def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event | None:
         """Store the event that follows from the latest history, if any, and follow it."""
@@ -324,8 +405,17 @@ class AskTell:
                 transaction.append(event)
                 history = history.extended([event])
         self._state.follow(history, self.row)
-        self._renew()
         return event
+
+    def _change(self, changed: Callable[[TrialHistory], Settings]) -> None:
+        """Store changed settings, if they can be used."""
+
+        def event(history: TrialHistory) -> Event | None:
+            settings = changed(history)
+            self._state.stages_of(settings)  # or refuse
+            return events.changed_event(self.settings.to_dict(), settings.to_dict())
+
+        self._record(event)
 
     def _within_budget(
         self, q: int, history: TrialHistory, budget: int | None, refuse: bool
@@ -379,9 +469,3 @@ def _asked_event(
         decision=None if proposal.decision == history.decision else proposal.decision,
         seconds=proposal.seconds,
     )
-
-
-def _winsorised(state: CampaignState) -> tuple[float, int]:
-    """Limit of one outcome, and the number of its values beyond."""
-    least = state.manager.least
-    return state.settings.sign * least, int((least > state.observations.Y).sum())

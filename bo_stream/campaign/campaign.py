@@ -19,7 +19,7 @@ import torch
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import figures
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.campaign.campaign_state import CampaignOrigin
+from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.changes import (
     GivenParts,
     continued,
@@ -250,7 +250,7 @@ class Campaign(CampaignResults):
             ) from error
         like = torch.empty(0, dtype=torch.float64)
         parts = given.stages, like, given.constraints
-        super().__init__(CampaignOrigin(store, name, s, changes, *parts), hooks)
+        super().__init__(CampaignState(store, name, s, changes, *parts), hooks)
 
     def run(
         self,

@@ -1,41 +1,47 @@
-"""Current state of a campaign: trials, outcomes, and the surrogate that follows from them."""
+"""Current state of a campaign: trials, settings, and the surrogate of each outcome."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from io import BytesIO
 from itertools import chain
+from typing import Any, cast
 
 import numpy as np
 import torch
+from botorch.acquisition.cached_cholesky import supports_cache_root
+from botorch.models.model import ModelList
+from botorch.models.model_list_gp_regression import ModelListGP
+from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.changes import replayed
-from bo_stream.campaign.history import Trial, TrialHistory
-from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.history import Log, Trial, TrialHistory
+from bo_stream.campaign.outcomes.named_outcomes import COMPLETED
+from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
 from bo_stream.campaign.proposing.fallbacks import falling_back
+from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.proposing.recommendation import region_of_best
 from bo_stream.campaign.proposing.stage import Stage
-from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager
+from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager, chosen_points
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space.feasible import InputConstraint
-from bo_stream.campaign.storage.store import Store
+from bo_stream.campaign.storage.store import Snapshot, Store
 from bo_stream.errors import StateError, UnsupportedError
 
-__all__ = ["CampaignOrigin", "CampaignState", "LedgerState"]
+__all__ = ["CampaignState"]
 
 NO_REGION = "No trials are drawn about the recommended point."
 
 
-@dataclass(frozen=True)
-class CampaignOrigin:
-    """What the state of a campaign follows from.
+class CampaignState:
+    """Trials, settings and surrogates of a campaign, synchronised with its store.
 
-    Attributes:
+    Args:
         store: Where events and snapshots are kept; it has the campaign.
         name: Name of the campaign.
         settings: Its settings, in which ``changes`` are taken into account.
@@ -43,79 +49,36 @@ class CampaignOrigin:
         stages_of: The surrogate and what chooses trials, by settings.
         like: A tensor of the dtype and device to use.
         constraints: The callables among the constraints.
-    """
-
-    store: Store
-    name: str
-    settings: Settings
-    changes: int
-    stages_of: Callable[[Settings], Sequence[Stage]]
-    like: Tensor
-    constraints: Sequence[InputConstraint] = ()
-
-
-class LedgerState:
-    """Trials and current settings of a campaign.
 
     Attributes:
         settings: The current settings.
-        failures: What failures are for this state, whatever the settings are changed to.
+        named: The outcomes.
         feasible: Where trials may be proposed.
-        stages_of: The surrogate and what chooses trials, by settings.
+        stages: What chooses trials, in the order of their starts.
         budget: Number of trials in all; None: no limit.
         history: All trials.
+        learners: The surrogate of every outcome, by column.
         region: Where some trials are drawn: about the recommended point of the latest fit.
     """
 
-    region: Tensor | None = None
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        settings: Settings,
+        changes: int,
+        stages_of: Callable[[Settings], Sequence[Stage]],
+        like: Tensor,
+        constraints: Sequence[InputConstraint] = (),
+    ) -> None:
+        self.store, self.name, self.settings, self.like = store, name, settings, like
+        self.stages_of, self._constraints, self._applied = stages_of, constraints, changes
+        self.history, self.budget = TrialHistory(), settings.budget
+        self.region: Tensor | None = None
+        self._begin()
+        self._prepare()
 
-    def __init__(self, origin: CampaignOrigin) -> None:
-        self.store, self.name, self.settings = origin.store, origin.name, origin.settings
-        self.history, self.budget = TrialHistory(), self.settings.budget
-        self.failures = self.settings.failures
-        self.stages_of, self._like = origin.stages_of, origin.like
-        self._applied, self._constraints = origin.changes, origin.constraints
-        self.feasible = self.settings.feasible(self._constraints)
-
-    def configure(self, history: TrialHistory) -> bool:
-        """Take over the settings that were changed before a history ends; whether any were."""
-        new = history.changes[self._applied :]
-        if not new:
-            return False
-        self.settings = replayed(self.settings, new)
-        self.feasible = self.settings.feasible(self._constraints)
-        if any("budget" in change for change in new):
-            self.budget = self.settings.budget
-        self._applied = len(history.changes)
-        return True
-
-    def points(self, trials: list[Trial]) -> Tensor:
-        """Inputs of trials as the surrogate's, ``n x d``."""
-        values = np.array([t.inputs for t in trials], dtype=np.float64)
-        space = self.settings.space
-        return space.encode(values.reshape(-1, space.dim)).to(self._like)
-
-
-class CampaignState(LedgerState):
-    """Trials, observations and surrogate of a campaign, synchronised with its store.
-
-    Attributes:
-        observations: All outcomes that are learned from, as tensors.
-        manager: The surrogate.
-    """
-
-    def __init__(self, origin: CampaignOrigin) -> None:
-        super().__init__(origin)
-        settings = self.settings
-        self._sign, self._variance = settings.sign, settings.fixed_variance
-        bounds = settings.space.tensor_bounds.to(self._like)
-        winsorise = settings.goal != "learn" and settings.counts is None
-        given = (settings.initial, settings.restandardise, winsorise)
-        self.manager = SurrogateManager(self.stages_of(settings), bounds, *given)
-        self.observations = self._no_observations()
-        self._revision = 0  # of the observations
-        self._snapshot = 0  # number of the snapshot last loaded or saved
-        self._saved: float = 0  # outcomes in it
+    # -- following the store ---------------------------------------------------------------------
 
     def sync(self, row: Row) -> None:
         """Read what is new in the store: snapshots of other processes, then events.
@@ -129,10 +92,7 @@ class CampaignState(LedgerState):
         self.follow(self.history.extended(events), row)
 
     def follow(self, history: TrialHistory, row: Row) -> None:
-        """Move on to a later history, and let the surrogate observe the new outcomes.
-
-        The surrogate itself knows how many outcomes it has observed, so that an interruption
-        neither repeats nor loses one.
+        """Move on to a later history, and let the surrogates observe the new outcomes.
 
         Args:
             history: The current history or a later one.
@@ -140,112 +100,230 @@ class CampaignState(LedgerState):
         """
         self.configure(history)
         self.history = history
-        self._extend_observations()
-        manager, data, ends = self.manager, self.observations, history.batch_ends
-        revised = manager.revision < history.revision
-        if revised:
-            self.region = None
-            with row.timed("update_seconds"):
-                manager.revise(data, ends, history)
-        while manager.model is not None and manager.num_observed < history.num_told:
-            first = manager.num_observed
-            part = slice(first, ends[bisect_right(ends, first)])
-            manager.observe(*data.part(part), row)
-        unsaved = manager.num_observed - self._saved
-        due = unsaved >= self.store.snapshot_every or (revised and unsaved > -math.inf)
-        if manager.model is not None and due:
+        due = [self._follow(column, one, row) for column, one in self.learners.items()]
+        if any(due):
             self._save_snapshot(row)
 
-    def configure(self, history: TrialHistory) -> bool:
-        """Take over the settings that were changed before a history ends; whether any were."""
-        new = super().configure(history)
-        if new:
-            bounds = self.settings.space.tensor_bounds.to(self._like)
-            self.manager.configure(self.stages_of(self.settings), bounds)
-        return new
+    def configure(self, history: TrialHistory) -> None:
+        """Take over the settings that were changed before a history ends."""
+        new = history.changes[self._applied :]
+        if not new:
+            return
+        failures = self.settings.failures
+        self.settings = replayed(self.settings, new)
+        self._applied = len(history.changes)
+        if any("budget" in change for change in new):
+            self.budget = self.settings.budget
+        if self.settings.failures != failures:
+            self._begin()
+        self._prepare()
 
-    def update_surrogate(self, row: Row, q: int = 1) -> None:
-        """Build or fit the surrogate if that is due, for the choice of so many trials."""
-        if self.manager.update(self.observations, len(self.history.batches), row, q):
+    def update(self, row: Row, q: int = 1) -> None:
+        """Build or fit every surrogate for which that is due, for the choice of so many trials."""
+        changed = [one.update(one.data, one.data.batches, row, q) for one in self.used]
+        if any(changed):
             self.region = self._region(row)
             self._save_snapshot(row)
 
+    # -- what is known now -----------------------------------------------------------------------
+
+    @property
+    def used(self) -> list[SurrogateManager]:
+        """The surrogates that are used: completion is learned once some trials failed."""
+        learners = list(self.learners.values())
+        unknown = self.named.completes and len(learners[-1].data.Y.unique()) < 2
+        return learners[:-1] if unknown else learners
+
+    @property
+    def only(self) -> SurrogateManager | None:
+        """The surrogate of the only outcome; None if several are learned together."""
+        return None if self.named.joint else self.used[0]
+
+    @property
+    def model(self) -> StreamingGP | None:
+        """The surrogate, or those of all outcomes as one model; None before all are built.
+
+        Objectives are to be maximised.
+        """
+        models = [one.model for one in self.used if one.model is not None]
+        if len(models) < len(self.used):
+            return None
+        if not self.named.joint:
+            return models[0]
+        gaussian = all(map(supports_cache_root, models))
+        joint = GaussianOutcomes(*models) if gaussian else OutcomeModels(*models)
+        return cast(StreamingGP, joint)
+
+    @property
+    def observations(self) -> Observations | PartlyObserved:
+        """All outcomes that are learned from; of several, the points of the trials with some."""
+        if self.only is not None:
+            return self.only.data
+        known = [t for t in self.history.trials if t.status != "withdrawn"]
+        rows = [(t, self.named.values(t)) for t in known]
+        rows = [(t, values) for t, values in rows if not all(map(math.isnan, values))]
+        Y = torch.tensor([values for _, values in rows], dtype=torch.float64)
+        Y = Y.reshape(-1, len(self.named.columns)).to(self.like)
+        return PartlyObserved(self.points([t for t, _ in rows]), Y)
+
+    @property
+    def stage(self) -> Stage:
+        """What is used now; its rule chooses trials by all surrogates together."""
+        return self.stages[min(len(self.stages) - 1, *(one.number for one in self.used))]
+
+    @property
+    def fitted(self) -> int:
+        """Number of outcomes at the last fit, of the outcome for which it is smallest."""
+        return min(one.fitted for one in self.used)
+
+    @property
+    def unfitted(self) -> bool:
+        """Whether some surrogate was not fitted, or for fewer outcomes or equal ones only."""
+        differ = self.only is not None and self.only.first_differences(self.only.data.Y)
+        return differ or any(one.unfitted for one in self.used)
+
+    @property
+    def behind(self) -> bool:
+        """Whether some outcomes are further from the predictions than these promise."""
+        return any(one.behind for one in self.used)
+
+    def choose(self, q: int, context: ProposalContext) -> Tensor | None:
+        """Points by the current rule; None, with a warning, if its arithmetic fails."""
+        model = cast(StreamingGP, self.model)
+        surrogates = [cast(StreamingGP, one.model) for one in self.used]
+        renewed = surrogates if self.store.durable else ()
+        return chosen_points(self.stage, model, q, context, renewed)
+
+    def points(self, trials: list[Trial]) -> Tensor:
+        """Inputs of trials as the surrogate's, ``n x d``."""
+        values = np.array([t.inputs for t in trials], dtype=np.float64)
+        space = self.settings.space
+        return space.encode(values.reshape(-1, space.dim)).to(self.like)
+
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _region(self, row: Row) -> Tensor | None:
-        """The region of the recommended point, if a polynomial found it."""
-        manager = self.manager
-        if manager.model is None or not manager.stage.samples:
-            return None
-        guard = falling_back(NO_REGION, allowed=manager.stage.named, checked=True)
-        with row.timed("acquisition_seconds"), guard:
-            return region_of_best(manager.model, self.feasible, self.observations)
-        return None
+    def _begin(self) -> None:
+        """Forget all surrogates."""
+        self.learners: dict[str, SurrogateManager] = {}
+        self.region = None
+        self._snapshot = 0  # number of the snapshot last loaded or saved
 
-    def _no_observations(self) -> Observations:
-        none = self._like.new_empty(0, self.settings.space.dim)
-        return Observations(none, none[:, :1], counts=self.settings.counts is not None)
+    def _prepare(self) -> None:
+        """Take over the current settings."""
+        settings, self.named = self.settings, self.settings.named
+        self.feasible = settings.feasible(self._constraints)
+        self.stages = self.stages_of(settings)
+        bounds = settings.space.tensor_bounds.to(self.like)
+        counts = settings.counts is not None
+        winsorise = settings.goal != "learn" and not counts
+        given = settings.initial, settings.restandardise, winsorise, counts
+        self._variances: dict[str, float | None] = {}
+        for column in self.named.learned:
+            alone = settings.of_outcome(column) if self.named.joint else settings
+            stages = self.stages_of(alone) if self.named.joint else self.stages
+            self._variances[column] = alone.fixed_variance
+            if column in self.learners:
+                self.learners[column].configure(stages, bounds)
+            else:
+                self.learners[column] = SurrogateManager(stages, bounds, *given)
 
-    def _extend_observations(self) -> None:
-        """Add the outcomes of new batches; after a revision, collect all of them again."""
-        history = self.history
-        if self._revision < history.revision:
-            self.observations, self._revision = self._no_observations(), history.revision
-        new = history.batches[self.observations.batches :]
+    def _follow(self, column: str, learner: SurrogateManager, row: Row) -> bool:
+        """Let a surrogate observe its new outcomes; whether it is to be saved."""
+        log, data = self._log(column), learner.data
+        if data.revision < log.revision:  # all outcomes are collected again
+            data = Observations.none(learner.bounds, data.counts, log.revision)
+        new = log.batches[data.batches :]
         if new:
-            data = self._tensors(list(chain.from_iterable(new)))
-            self.observations = self.observations.extended(*data, batches=len(new))
+            found = self._tensors(column, chain.from_iterable(new))
+            data = data.extended(*found, batches=len(new))
+        revised = learner.follow(data, log, row)
+        if revised:
+            self.region = None
+        unsaved = learner.num_observed - learner.saved
+        due = unsaved >= self.store.snapshot_every or (revised and unsaved > -math.inf)
+        return learner.model is not None and due
 
-    def _tensors(self, ids: Sequence[int]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y and Yvar (or sizes) of trials with outcomes."""
+    def _log(self, column: str) -> Log:
+        """The trials that have an outcome."""
+        if self.named.completes and column == COMPLETED:
+            return self.history.completed
+        return self.history.parts.get(column, self.history.told)
+
+    def _tensors(self, column: str, ids: Iterable[int]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """X, Y and Yvar (or sizes) of trials with an outcome."""
         trials = [self.history.trials[id] for id in ids]
-        Y = self._column([t.y for t in trials])
-        Yvar = None
-        if self.observations.counts:
-            Yvar = self._column([t.size for t in trials])
-        elif self.history.noise_known:
-            Yvar = self._column([t.yvar for t in trials])
-        elif self._variance is not None:
-            Yvar = torch.full_like(Y, self._variance)
-        return self.points(trials), self._sign * Y, Yvar
+        pairs = [self.named.part(trial, column) for trial in trials]
+        Y, variances = self._column([y for y, _ in pairs]), [variance for _, variance in pairs]
+        fixed, Yvar = self._variances[column], None
+        if self.settings.counts is not None:
+            Yvar = self._column([trial.size for trial in trials])
+        elif variances and None not in variances:
+            Yvar = self._column(variances)
+        elif fixed is not None:
+            Yvar = torch.full_like(Y, fixed)
+        return self.points(trials), self.named.sign(column) * Y, Yvar
 
     def _column(self, values: Sequence[float | None]) -> Tensor:
         """Values as a column, ``n x 1``."""
-        return torch.tensor(values, dtype=torch.float64).reshape(-1, 1).to(self._like)
+        return torch.tensor(values, dtype=torch.float64).reshape(-1, 1).to(self.like)
+
+    def _region(self, row: Row) -> Tensor | None:
+        """The region of the recommended point, if a polynomial found it."""
+        one = self.only
+        if one is None or one.model is None or not self.stage.samples:
+            return None
+        guard = falling_back(NO_REGION, allowed=self.stage.named, checked=True)
+        with row.timed("acquisition_seconds"), guard:
+            return region_of_best(one.model, self.feasible, one.data)
+        return None
+
+    # -- snapshots -------------------------------------------------------------------------------
 
     def _save_snapshot(self, row: Row) -> None:
+        """Save all surrogates: that of one outcome as it is, those of several as parts."""
         if not self.store.durable:
             return
         with row.timed("store_seconds"):
-            try:
-                about, model = self.manager.dumps()
-                about["region"] = None if self.region is None else self.region.tolist()
-            except UnsupportedError as error:
-                warnings.warn(
-                    "This surrogate cannot be saved; a resumed campaign builds it again from all "
-                    f"outcomes. {error}",
-                    stacklevel=4,
-                )
-                self._saved = math.inf
+            parts: dict[str, dict[str, Any]] = {}
+            contents = b""
+            for column, one in self.learners.items():
+                if one.model is None:
+                    continue
+                try:
+                    about, model = one.dumps()
+                except UnsupportedError as error:
+                    warnings.warn(
+                        "This surrogate cannot be saved; a resumed campaign builds it again from "
+                        f"all outcomes. {error}",
+                        stacklevel=4,
+                    )
+                    one.saved = math.inf
+                    continue
+                parts[column], contents = {**about, "bytes": len(model)}, contents + model
+            if not parts:
                 return
+            saved: dict[str, Any] = {"parts": parts}
+            if not self.named.joint:
+                region = None if self.region is None else self.region.tolist()
+                saved = {**next(iter(parts.values())), "region": region}
             try:
-                self._snapshot = self.store.save_snapshot(self.name, about, model)
+                self._snapshot = self.store.save_snapshot(self.name, saved, contents)
             except StateError as error:  # such as a full disk, after the outcomes were stored
                 warnings.warn(
                     f"The surrogate was not saved; no outcome is lost. {error}", stacklevel=4
                 )
-        self._saved = self.manager.num_observed
+        for column in parts:
+            self.learners[column].saved = self.learners[column].num_observed
 
     def _load_snapshot(self) -> None:
-        """Load the newest readable snapshot; without one, the surrogate is built again."""
+        """Load the newest readable snapshot; without one, the surrogates are built again."""
         newest = self.store.newest_snapshot(self.name)
         for snapshot in self.store.snapshots(self.name):
-            if "parts" in snapshot.about:  # of several outcomes, before failures were ignored
+            if ("parts" in snapshot.about) != self.named.joint:  # before failures were changed
                 continue
             try:
-                self.manager.loads(snapshot.about, snapshot.model)
-                region = snapshot.about.get("region")
-                self.region = None if region is None else self._like.new_tensor(region)
+                self._load(snapshot)
+                break
             except Exception as error:  # of another release: anything may be missing
                 warnings.warn(
                     f"Snapshot {snapshot.number} of the surrogate of campaign {self.name!r} cannot "
@@ -253,10 +331,47 @@ class CampaignState(LedgerState):
                     f"snapshot or built again from all outcomes. {error}",
                     stacklevel=4,
                 )
-                continue
-            self._saved = self.manager.num_observed
-            break
         else:
-            self.manager.reset()
-            self._saved, self.region = 0, None
+            self.region = None
+            for one in self.learners.values():
+                one.reset()
+        for one in self.learners.values():
+            one.saved = one.num_observed
         self._snapshot = newest
+
+    def _load(self, snapshot: Snapshot) -> None:
+        about, model = snapshot.about, BytesIO(snapshot.model)
+        whole = {column: {"bytes": None, **about} for column in self.named.columns}
+        parts = about.get("parts", whole)
+        region = about.get("region")
+        for one in self.learners.values():
+            one.reset()
+        for column, part in parts.items():
+            content = model.read(part["bytes"])
+            if column in self.learners:
+                self.learners[column].loads(part, content)
+        self.region = None if region is None else self.like.new_tensor(region)
+
+
+class OutcomeModels(ModelList):
+    """Surrogates as one model, with an output for each; points are moved to their bounds.
+
+    BoTorch looks outside of the observed points for the worst outcome.
+    """
+
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:
+        """The joint posterior of all outcomes at points, ``batch_shape x q x d``."""
+        return super().posterior(_inside(self, X), *args, **kwargs)
+
+
+class GaussianOutcomes(ModelListGP):
+    """`OutcomeModels` with Gaussian posteriors, whose factors BoTorch keeps."""
+
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:  # type: ignore[override]
+        """The joint posterior of all outcomes at points, ``batch_shape x q x d``."""
+        return super().posterior(_inside(self, X), *args, **kwargs)
+
+
+def _inside(model: OutcomeModels | GaussianOutcomes, X: Tensor) -> Tensor:
+    low, high = cast(Tensor, model.models[0].bounds).to(X)
+    return X.clamp(low, high)

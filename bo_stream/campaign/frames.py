@@ -497,7 +497,7 @@ def far_outcomes(history: TrialHistory, ids: Iterable[int] | None = None) -> lis
         history: All trials. Quartiles are those of at most a thousand outcomes.
         ids: Those to judge; all by default.
     """
-    trials, batches, ends = history.trials, history.batches, history.batch_ends
+    trials, batches, ends = history.trials, history.told.batches, history.told.ends
     kept = []
     for place in range(0, history.num_told, max(1, history.num_told // SAMPLED)):
         batch = bisect_right(ends, place)

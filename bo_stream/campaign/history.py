@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from typing import Any, Literal, NamedTuple, overload
@@ -32,6 +31,7 @@ __all__ = [
     "Decision",
     "ENQUEUED",
     "Event",
+    "Log",
     "Points",
     "Status",
     "Trial",
@@ -172,9 +172,58 @@ RESTARTING = {"space", "surrogate"}
 """Settings after whose change the surrogate is built anew."""
 
 
-@dataclass(frozen=True)
+@dataclass
+class Log:
+    """The trials that have an outcome, batch by batch, as a surrogate learns from them.
+
+    Attributes:
+        batches: Ids of every batch, in the order they were told; a batch whose trials were
+            withdrawn is empty.
+        ends: Number of outcomes at the end of every batch.
+        revision: Number of the latest event that changed earlier outcomes, or the settings of the
+            surrogate; 0 if there is none.
+        revised_at: Number of batches before that event.
+        restarted: Number of the latest event after which the surrogate is built anew.
+    """
+
+    batches: list[tuple[int, ...]] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    revision: int = 0
+    revised_at: int = 0
+    restarted: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of outcomes."""
+        return self.ends[-1] if self.ends else 0
+
+    def copy(self) -> Log:
+        """A log that grows without this one."""
+        return replace(self, batches=list(self.batches), ends=list(self.ends))
+
+    def add(self, ids: Iterable[int]) -> None:
+        """Add a batch, unless it is empty."""
+        batch = tuple(ids)
+        if batch:
+            self.ends.append(self.size + len(batch))
+            self.batches.append(batch)
+
+    def revise(self, number: int) -> None:
+        """Note that an event, by its number, changed what the surrogate follows from."""
+        self.revision, self.revised_at = number, len(self.batches)
+
+    def remove(self, ids: Container[int], number: int) -> None:
+        """Take out trials, by the event of this number."""
+        before = self.size
+        self.batches = [tuple(id for id in batch if id not in ids) for batch in self.batches]
+        self.ends = list(accumulate(map(len, self.batches)))
+        if self.size < before:
+            self.revise(number)
+
+
+@dataclass
 class TrialHistory:
-    """All trials after a number of events. Immutable.
+    """All trials after a number of events; `extended` gives another one.
 
     Attributes:
         trials: Trials by id.
@@ -186,57 +235,58 @@ class TrialHistory:
         decision: Which acquisition function chose the latest trials; None before it is recorded.
         decision_seconds: Seconds that a measured decision takes, a running mean.
         evaluation_seconds: Seconds from asking for a batch to telling it, a running mean.
-        batches: Ids of every batch of outcomes that are learned from, in the order they were told;
-            a batch whose trials were withdrawn is empty.
-        batch_ends: Number of outcomes at the end of every batch.
+        told: The trials with all of their outcomes.
+        parts: Of several outcomes: the trials that have it, by column.
+        completed: The trials of which it is known whether they have outcomes or failed.
         num_events: Number of events.
-        revision: Number of the latest event that changed earlier outcomes, or the settings of the
-            surrogate; 0 if there is none.
-        revised_at: Number of batches before that event.
-        restarted: Number of the latest event after which the surrogate is built anew.
         changes: Settings that were changed, in order.
     """
 
     trials: TrialList = field(default_factory=TrialList)
-    running: frozenset[int] = frozenset()
-    failed: frozenset[int] = frozenset()
+    running: set[int] = field(default_factory=set)
+    failed: set[int] = field(default_factory=set)
     num_asks: int = 0
     ahead: Points = ()
     chosen_at: int = 0
     decision: Decision | None = None
     decision_seconds: float | None = None
     evaluation_seconds: float | None = None
-    batches: tuple[tuple[int, ...], ...] = ()
-    batch_ends: tuple[int, ...] = ()
+    told: Log = field(default_factory=Log)
+    parts: dict[str, Log] = field(default_factory=dict)
+    completed: Log = field(default_factory=Log)
     num_events: int = 0
-    revision: int = 0
-    revised_at: int = 0
-    restarted: int = 0
     changes: tuple[dict[str, Any], ...] = ()
 
     def extended(self, events: list[Event]) -> TrialHistory:
         """The history with further events.
 
-        Cost: O(trials in them), and a little for every 512 trials; O(all trials) for each event
-        that changes earlier outcomes.
+        Cost: O(trials in them), and a little for every 512 trials and every batch; O(all trials)
+        for each event that changes earlier outcomes.
 
         Raises:
             StateError: for an event of a kind that this release does not know.
         """
         if not events:
             return self
-        reader = _EventReader(self)
+        later = replace(
+            self,
+            running=set(self.running),
+            failed=set(self.failed),
+            told=self.told.copy(),
+            parts={column: log.copy() for column, log in self.parts.items()},
+            completed=self.completed.copy(),
+        )
         for event in events:
-            read = getattr(reader, f"read_{event['kind']}", None)
+            read = getattr(later, f"_read_{event['kind']}", None)
             if read is None:
                 raise StateError(
                     "events that this release knows",
                     f"an event of kind {event['kind']!r}",
                     "Open the store with the release of bo_stream that wrote it, or a newer one.",
                 )
-            reader.num_events += 1
+            later.num_events += 1
             read(event)
-        return reader.history()
+        return later
 
     def with_status(self, status: Literal["running", "failed"]) -> list[Trial]:
         """Trials that are running or have failed, by id: O(their number)."""
@@ -251,169 +301,140 @@ class TrialHistory:
 
     @property
     def num_told(self) -> int:
-        """Number of outcomes."""
-        return self.batch_ends[-1] if self.batch_ends else 0
-
-    @property
-    def noise_known(self) -> bool | None:
-        """Whether outcomes come with a noise variance; None before the first outcome."""
-        if not self.num_told:
-            return None
-        first = bisect_right(self.batch_ends, 0)
-        return self.trials[self.batches[first][0]].yvar is not None
+        """Number of trials with all of their outcomes."""
+        return self.told.size
 
     def next_ids(self, count: int) -> range:
         """Ids for new trials."""
         return range(len(self.trials), len(self.trials) + count)
 
+    # -- one method for each kind of event -------------------------------------------------------
 
-class _EventReader:
-    """A history while events are read: one method for each kind of event."""
-
-    def __init__(self, before: TrialHistory) -> None:
-        self.now, self.trials, self.num_events = before, before.trials, before.num_events
-        self.running, self.failed = set(before.running), set(before.failed)
-        self.batches, self.ends = list(before.batches), list(before.batch_ends)
-
-    def history(self) -> TrialHistory:
-        """The history after the events."""
-        return replace(
-            self.now,
-            trials=self.trials,
-            running=frozenset(self.running),
-            failed=frozenset(self.failed),
-            batches=tuple(self.batches),
-            batch_ends=tuple(self.ends),
-            num_events=self.num_events,
-        )
-
-    def read_asked(self, event: Event) -> None:
-        rest = (None, None, None, event.get("at"))
+    def _read_asked(self, event: Event) -> None:
+        by, at = event["by"], event.get("at")
         taken = [self.trials[row[0]] for row in event["trials"] if row[0] < len(self.trials)]
-        new = event["trials"][len(taken) :]
-        self.trials = self.trials.changed(
-            trial._replace(by=event["by"], asked_at=event.get("at")) for trial in taken
-        ).changed(
-            Trial(id, tuple(x), place, "running", self.now.num_asks, event["by"], *rest)
-            for id, place, x in new
+        self._change(trial._replace(by=by, asked_at=at) for trial in taken)
+        self._change(
+            Trial(id, tuple(x), place, ask=self.num_asks, by=by, asked_at=at)
+            for id, place, x in event["trials"][len(taken) :]
         )
         self.running.update(row[0] for row in event["trials"])
-        now, decision = self.now, event.get("decision")
         if "taken" in event:  # of the points chosen ahead; otherwise this is a new choice
-            ahead, chosen_at = now.ahead[event["taken"] :], now.chosen_at
+            self.ahead = self.ahead[event["taken"] :]
         else:
-            ahead = tuple(map(tuple, event.get("ahead", ())))
-            chosen_at = self.ends[-1] if self.ends else 0
-        self.note(
-            ahead=ahead,
-            chosen_at=chosen_at,
-            decision=Decision(*decision) if decision else now.decision,
-            decision_seconds=_mean(now.decision_seconds, event.get("seconds")),
-            num_asks=now.num_asks + 1,
-        )
+            self.ahead, self.chosen_at = tuple(map(tuple, event.get("ahead", ()))), self.told.size
+        if event.get("decision"):
+            self.decision = Decision(*event["decision"])
+        self.decision_seconds = _mean(self.decision_seconds, event.get("seconds"))
+        self.num_asks += 1
 
-    def read_told(self, event: Event) -> None:
-        new = (Trial(id, tuple(x), p) for id, p, x in event["trials"])
-        self.trials = self.trials.changed(new)
-        self._take_parts(event)
+    def _read_told(self, event: Event) -> None:
+        self._change(Trial(id, tuple(x), place) for id, place, x in event["trials"])
+        for column, rows in self._take_parts(event):
+            self.parts.setdefault(column, Log()).add(row[0] for row in rows)
         self._describe(event)
         told = [self._told(*row) for row in event["values"]]
-        again = [trial for trial in told if self.trials[trial.id].status == "told"]
-        if again:  # trials that were completed after they had failed
-            self.trials = self.trials.changed(again)
-            self._revise()
-            told = [trial for trial in told if trial not in again]
-        if told:
-            since = [t.asked_at for t in told if t.asked_at is not None]
-            waited = event["at"] - min(since) if since else None
-            self.note(evaluation_seconds=_mean(self.now.evaluation_seconds, waited))
-            self._learn(told)
+        since = [trial.asked_at for trial in told if trial.asked_at is not None]
+        waited = event["at"] - min(since) if since else None
+        self.evaluation_seconds = _mean(self.evaluation_seconds, waited)
+        if any(trial.id in self.failed for trial in told):
+            self.completed.revise(self.num_events)
+        self.completed.add(trial.id for trial in told if trial.id not in self.failed)
+        self._learn(told)
 
-    def read_failed(self, event: Event) -> None:
-        lost = [
+    def _read_failed(self, event: Event) -> None:
+        self._change(
             self.trials[id]._replace(status="failed", reason=reason)
             for id, reason in event["reasons"]
-        ]
-        self.trials = self.trials.changed(lost)
-        self.running.difference_update(trial.id for trial in lost)
-        self.failed.update(trial.id for trial in lost)
+        )
+        lost = [id for id, _ in event["reasons"]]
+        self.completed.add(lost)
+        self.running.difference_update(lost)
+        self.failed.update(lost)
 
-    def read_amended(self, event: Event) -> None:
+    def _read_amended(self, event: Event) -> None:
         """A withdrawn trial that is amended is told again, as a new batch."""
         before = self.trials
-        self._take_parts(event)
-        again = [row[0] for row in event["values"] if before[row[0]].status == "withdrawn"]
-        amended = [self._told(*row) for row in event["values"]]
-        if any(trial != before[trial.id] for trial in amended if trial.id not in again):
-            self._revise()
-        self.trials = self.trials.changed(amended)
-        self._describe(event)
-        if again:
-            self._learn([self.trials[id] for id in again])
 
-    def read_withdrawn(self, event: Event) -> None:
+        def again(rows: list[Any], log: Log) -> list[int]:
+            back = [row[0] for row in rows if before[row[0]].status == "withdrawn"]
+            if len(back) < len(rows):
+                log.revise(self.num_events)
+            return back
+
+        for column, rows in self._take_parts(event):
+            log = self.parts.setdefault(column, Log())
+            log.add(again(rows, log))
+        back = again(event["values"], self.told)
+        if len(back) < len(event["values"]):
+            self.ahead = ()
+        self._change(self._told(*row) for row in event["values"])
+        self._describe(event)
+        self.completed.add(back)
+        self._learn([self.trials[id] for id in back])
+
+    def _read_withdrawn(self, event: Event) -> None:
         gone = dict(event["reasons"])
-        learned = any(self.trials[id].status == "told" for id in gone)
-        self.trials = self.trials.changed(
+        self._change(
             self.trials[id]._replace(status="withdrawn", reason=reason)
             for id, reason in gone.items()
         )
         self.running.difference_update(gone)
         self.failed.difference_update(gone)
-        self.note(ahead=())
-        if learned:
-            self.batches = [tuple(i for i in batch if i not in gone) for batch in self.batches]
-            self.ends = list(accumulate(map(len, self.batches)))
-            self._revise()
+        self.ahead = ()
+        for log in self._logs:
+            log.remove(gone, self.num_events)
 
-    def read_changed(self, event: Event) -> None:
+    def _read_changed(self, event: Event) -> None:
         new = event["settings"]
-        self.note(changes=(*self.now.changes, new))
+        self.changes = (*self.changes, new)
         if set(new) - {"budget"}:
-            self.note(ahead=())
+            self.ahead = ()
         if RESTARTING & set(new):
-            self.note(restarted=self.num_events)
-            self._revise()
+            for log in self._logs:
+                log.revise(self.num_events)
+                log.restarted = self.num_events
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    @property
+    def _logs(self) -> list[Log]:
+        return [self.told, self.completed, *self.parts.values()]
+
+    def _change(self, trials: Iterable[Trial]) -> None:
+        self.trials = self.trials.changed(trials)
 
     def _told(self, id: int, y: float, yvar: float | None, size: float | None = None) -> Trial:
         """A trial with its outcome."""
         return self.trials[id]._replace(status="told", y=y, yvar=yvar, reason=None, size=size)
 
-    def _take_parts(self, event: Event) -> None:
+    def _take_parts(self, event: Event) -> Iterable[tuple[str, list[Any]]]:
         """Take outcomes by column, of a campaign with several; values are of complete trials."""
-        for column, rows in event.get("parts", {}).items():
+        columns: dict[str, list[Any]] = event.get("parts", {})
+        for column, rows in columns.items():
             trials = ((self.trials[id], (y, yvar)) for id, y, yvar in rows)
-            self.trials = self.trials.changed(
+            self._change(
                 [t._replace(parts={**(t.parts or {}), column: part}) for t, part in trials]
             )
+        return columns.items()
 
     def _describe(self, event: Event) -> None:
         """Keep notes, keys, and inputs that were measured in place of those asked for."""
         for name in ("note", "key"):
             rows = event.get(f"{name}s", ())
-            self.trials = self.trials.changed(
-                [self.trials[id]._replace(**{name: text}) for id, text in rows]
-            )
+            self._change([self.trials[id]._replace(**{name: text}) for id, text in rows])
         moved = ((self.trials[id], tuple(x)) for id, x in event.get("done", ()))
-        self.trials = self.trials.changed(
+        self._change(
             [trial._replace(inputs=x, asked=trial.asked or trial.inputs) for trial, x in moved]
         )
 
     def _learn(self, told: list[Trial]) -> None:
-        """Add a batch of outcomes."""
-        self.trials = self.trials.changed(told)
-        self.batches.append(tuple(trial.id for trial in told))
-        self.ends.append(len(told) + (self.ends[-1] if self.ends else 0))
-        self.running.difference_update(self.batches[-1])
-        self.failed.difference_update(self.batches[-1])
-
-    def _revise(self) -> None:
-        """Note that the surrogate does not follow from the batches of before any more."""
-        self.note(revision=self.num_events, revised_at=len(self.batches), ahead=())
-
-    def note(self, **new: Any) -> None:
-        """Replace parts of the history that no event adds to."""
-        self.now = replace(self.now, **new)
+        """Add a batch of trials with all of their outcomes."""
+        self._change(told)
+        ids = [trial.id for trial in told]
+        self.told.add(ids)
+        self.running.difference_update(ids)
+        self.failed.difference_update(ids)
 
 
 def _mean(before: float | None, seconds: float | None) -> float | None:

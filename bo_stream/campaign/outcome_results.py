@@ -13,7 +13,6 @@ from botorch.utils.multi_objective.box_decompositions.non_dominated import (
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
-from bo_stream.campaign.outcome_states import PartlyObserved
 from bo_stream.campaign.outcomes.front import (
     OutcomePredictions,
     best_rows,
@@ -22,6 +21,7 @@ from bo_stream.campaign.outcomes.front import (
     spread_out,
 )
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
+from bo_stream.campaign.outcomes.observations import PartlyObserved
 from bo_stream.campaign.proposing.recommendation import APART, Candidates, told_at
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.corrections import CorrectableCampaign
+from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.history import Decision
 from bo_stream.campaign.outcome_results import (
     OutcomeGains,
@@ -19,15 +19,11 @@ from bo_stream.campaign.outcome_results import (
     predictions_of,
     recommended_points,
 )
-from bo_stream.campaign.outcome_states import (
-    OutcomeStates,
-    PartlyObserved,
-)
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.front import OutcomePredictions, hypervolume
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
+from bo_stream.campaign.outcomes.observations import PartlyObserved
 from bo_stream.campaign.proposing.recommendation import gains_ahead, largest_gains, recommended
-from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError, StateError, UnsupportedError
@@ -40,7 +36,7 @@ INTERVAL = (0.05, 0.95)
 """Levels of the interval of a recommendation."""
 
 
-class CampaignResults(CorrectableCampaign):
+class CampaignResults(AskTell):
     """A campaign and what follows from its outcomes; see `bo_stream.Campaign`."""
 
     @property
@@ -50,12 +46,12 @@ class CampaignResults(CorrectableCampaign):
         Of counts it is a `CountGP`, of several outcomes a model list of BoTorch with an output for
         each, of which larger ones are better. None before it is built.
         """
-        return cast("StreamingGP | None", self._state.manager.model)
+        return self._state.model
 
     @property
     def behind(self) -> bool:
         """Whether outcomes are further from the predictions than the predictions promise."""
-        return self._state.manager.behind
+        return self._state.behind
 
     @property
     def decision(self) -> Decision:
@@ -65,7 +61,7 @@ class CampaignResults(CorrectableCampaign):
     @property
     def current(self) -> Settings:
         """The settings in use now: a campaign without a budget begins as a small one."""
-        return self.settings.at(self._state.manager.stage.start)
+        return self.settings.at(self._state.stage.start)
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y (to be maximised) and Yvar of all outcomes, in the order they were told.
@@ -193,19 +189,18 @@ class CampaignResults(CorrectableCampaign):
             raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
         self._check_optimises("Use predict(frame).")
         model, state = self._current_model(), self._state
-        if isinstance(state, OutcomeStates):
+        if state.only is None:
             return self._recommended(model, n, feasible)
-        latent, manager = latent_surrogate(model), state.manager
+        latent, data = latent_surrogate(model), state.only.data
 
         def means(X: Tensor) -> Tensor:
             return self._distribution(model, X).mean
 
-        kernels = manager.ensemble, manager.kernels()
-        given = self.feasible, state.observations, means, kernels
+        kernels = state.only.ensemble, state.only.kernels()
+        given = self.feasible, data, means, kernels
         frame, X = self._settings_at(recommended(latent, *given, n))
         here = self._distribution(model, X)
-        where = self.feasible, state.observations
-        found = gains_ahead(latent, *where, kernels[1], here.outcome, X)
+        found = gains_ahead(latent, self.feasible, data, kernels[1], here.outcome, X)
         shown = self._summary(here, interval=True)
         return frame.assign(**shown, gain=found.numpy())
 
@@ -230,7 +225,7 @@ class CampaignResults(CorrectableCampaign):
         """
         X = self._encoded(self.space.values(frame))
         model = self._current_model()
-        several = isinstance(self._state, OutcomeStates)
+        several = self._state.only is None
         if noise and (self.counts is not None or several):
             raise UnsupportedError(
                 "one outcome that is no count", "counts or several outcomes", "Leave `noise` out."
@@ -249,7 +244,7 @@ class CampaignResults(CorrectableCampaign):
 
     @property
     def _outcomes(self) -> NamedOutcomes:
-        return self.settings.named
+        return self._state.named
 
     def _predictions(self, model: StreamingGP) -> OutcomePredictions:
         return OutcomePredictions(cast(Any, model), self._outcomes)
@@ -299,7 +294,7 @@ class CampaignResults(CorrectableCampaign):
         return space.labelled(values), self._encoded(values)
 
     def _encoded(self, values: np.ndarray) -> Tensor:
-        return self.space.encode(values).to(self._like)
+        return self.space.encode(values).to(self._state.like)
 
     def _distribution(
         self, model: StreamingGP, X: Tensor, noise: bool = False
@@ -307,7 +302,7 @@ class CampaignResults(CorrectableCampaign):
         """The distribution of the only outcome, to be maximised; of counts the response."""
         if isinstance(model, CountGP):
             return model.response(X, nugget=False)
-        kernels = cast(Any, self._state.manager).kernels()
+        kernels = None if self._state.only is None else self._state.only.kernels()
         return outcome_distribution(model, X, kernels, noise=noise)
 
     def _summary(self, found: OutcomeDistribution, interval: bool) -> dict[str, np.ndarray]:
@@ -322,11 +317,7 @@ class CampaignResults(CorrectableCampaign):
     def _current_model(self) -> StreamingGP:
         """The surrogate of all outcomes, built if it was not yet, or for fewer or equal ones."""
         self._sync()
-        manager = self._state.manager
-        equal = isinstance(manager, SurrogateManager) and manager.first_differences(
-            self._state.observations.Y
-        )
-        if manager.unfitted or equal:
+        if self._state.unfitted:
             self.update()
         if self.model is None:
             raise StateError(

@@ -16,7 +16,7 @@ from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
-from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager
+from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager, chosen_points
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
@@ -174,7 +174,7 @@ class Follower:
         self._manager.update(data, len(data.X), Row(("fit_evaluations",)))
         with proposing(seed, number, data.X.device):
             X = None
-            if self._manager.model is not None:
+            if (model := self._manager.model) is not None:
                 points = self._points(pending), self._points(failed)
                 context = ProposalContext(
                     data.candidates(),
@@ -187,8 +187,10 @@ class Follower:
                     self._decision_seconds,
                 )
                 begin = time.perf_counter()
-                rule, X = self._manager.stage.rule, self._manager.choose(1, context)
-                if X is not None and isinstance(rule, MeasuredChoice) and rule.maximised:
+                stage = self._manager.stage
+                X = chosen_points(stage, model, 1, context)
+                measured = isinstance(stage.rule, MeasuredChoice) and stage.rule.maximised
+                if X is not None and measured:
                     self._decision_seconds = time.perf_counter() - begin
             if X is None:
                 uniform = self.settings.uniform_start

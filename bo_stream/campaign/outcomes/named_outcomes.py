@@ -265,7 +265,7 @@ class NamedOutcomes:
 
     def values(self, trial: Trial) -> list[float]:
         """Outcomes of a trial, to be maximised; NaN where one is not known."""
-        known = [self._part(trial, column)[0] for column in self.columns]
+        known = [self.part(trial, column)[0] for column in self.columns]
         pairs = zip(known, self.signs, strict=True)
         return [math.nan if y is None else sign * y for y, sign in pairs]
 
@@ -353,7 +353,7 @@ class NamedOutcomes:
             StateError: for outcomes that were not told yet.
         """
         for column in self.columns:
-            values, variances = zip(*(self._part(trial, column) for trial in trials), strict=True)
+            values, variances = zip(*(self.part(trial, column) for trial in trials), strict=True)
             noise = noise_column(column)
             if column in frame and noise not in frame and None not in variances:
                 frame = frame.assign(**{noise: np.array(variances)})
@@ -362,7 +362,7 @@ class NamedOutcomes:
         corrected: list[tuple[Any, ...]] = []
         for trial, row in zip(trials, self.rows(frame, history), strict=True):
             told = dict(row[0]) if self.several else {self.columns[0]: row}
-            before = {column: self._part(trial, column) for column in told}
+            before = {column: self.part(trial, column) for column in told}
             untold = [column for column, (y, _) in before.items() if y is None]
             back = trial.status == "withdrawn"
             if untold and not back:
@@ -392,7 +392,7 @@ class NamedOutcomes:
         """Columns of outcomes, and of noise variances where any are known; NaN where none is."""
         made: dict[str, np.ndarray] = {}
         for column in self.columns:
-            pairs = [self._part(trial, column) for trial in trials]
+            pairs = [self.part(trial, column) for trial in trials]
             for name, values in zip(
                 (column, noise_column(column)), zip(*pairs, strict=True), strict=False
             ):
@@ -402,7 +402,10 @@ class NamedOutcomes:
             made.setdefault(column, np.empty(0))
         return made
 
-    def _part(self, trial: Trial, column: str) -> tuple[float | None, float | None]:
+    def part(self, trial: Trial, column: str) -> tuple[float | None, float | None]:
+        """An outcome of a trial and its noise variance, as far as they are known."""
+        if self.completes and column == COMPLETED:
+            return float(trial.status == "told"), None
         if not self.several:
             return trial.y, trial.yvar
         return (trial.parts or {}).get(column, (None, None))
@@ -411,7 +414,7 @@ class NamedOutcomes:
         """Noise variances of an outcome; None where they are learned."""
         name = noise_column(column)
         learned = (t for t in history.trials if t.status != "withdrawn")
-        given, earlier = name in frame, (self._part(t, column) for t in learned)
+        given, earlier = name in frame, (self.part(t, column) for t in learned)
         known = next((variance is not None for y, variance in earlier if y is not None), given)
         if len(frame) and given != known:
             raise NoiseError(

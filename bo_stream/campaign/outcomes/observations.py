@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-__all__ = ["Observations"]
+__all__ = ["Observations", "PartlyObserved"]
 
 TOP, LATEST, BEST = 256, 64, 16
+
+MOST = 256
+"""Number of points up to which all may matter for the next trials of several outcomes; of more,
+the latest do and the best by each outcome."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Observations:
         Yvar: ``n x 1``, or None where noise is learned. Of counts: their trials or exposures.
         batches: Number of batches.
         counts: Whether the outcomes are counts.
+        revision: That of the log of which they are; see `bo_stream.campaign.history.Log`.
     """
 
     X: Tensor
@@ -29,6 +35,13 @@ class Observations:
     Yvar: Tensor | None = None
     batches: int = 0
     counts: bool = False
+    revision: int = 0
+
+    @classmethod
+    def none(cls, bounds: Tensor, counts: bool, revision: int = 0) -> Self:
+        """No observations yet, in a box ``2 x d``."""
+        X = bounds[:0]
+        return cls(X, X[:, :1], counts=counts, revision=revision)
 
     def extended(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, batches: int = 1) -> Observations:
         """The observations with the outcomes of further batches."""
@@ -36,7 +49,7 @@ class Observations:
         if self.Yvar is not None and Yvar is not None:
             noise = torch.cat([self.Yvar, Yvar])
         X, Y = torch.cat([self.X, X]), torch.cat([self.Y, Y])
-        return Observations(X, Y, noise, self.batches + batches, self.counts)
+        return replace(self, X=X, Y=Y, Yvar=noise, batches=self.batches + batches)
 
     def bounded(self, least: float) -> Observations:
         """The observations with outcomes below a limit in its place."""
@@ -75,3 +88,36 @@ class Observations:
     def best(self) -> Tensor:
         """The points of the highest outcomes, best first, ``k x d``."""
         return self.X[self._values.topk(min(BEST, len(self.Y))).indices]
+
+
+@dataclass(frozen=True)
+class PartlyObserved:
+    """Outcomes of trials of which some may be missing.
+
+    Attributes:
+        X: ``n x d``.
+        Y: ``n x m``, objectives to be maximised; NaN where an outcome is missing.
+    """
+
+    X: Tensor
+    Y: Tensor
+    typical_size: None = None
+
+    @property
+    def complete(self) -> tuple[Tensor, Tensor]:
+        """Points ``k x d`` of the trials with all outcomes, and the first outcome there, ``k``."""
+        rows = ~self.Y.isnan().any(-1)
+        return self.X[rows], self.Y[rows, 0]
+
+    def candidates(self) -> Tensor:
+        """Points that may matter for the next trials, at most `MOST`: the best by each outcome."""
+        n, m = self.Y.shape
+        if n <= MOST:
+            return self.X
+        old = self.Y[: n - LATEST].nan_to_num(-torch.inf)
+        best = [column.topk((MOST - LATEST) // m).indices for column in old.unbind(-1)]
+        return self.X[torch.cat([*best, torch.arange(n - LATEST, n)]).unique()]
+
+    def best(self) -> Tensor:
+        """The latest points, ``k x d``."""
+        return self.X[-LATEST:]

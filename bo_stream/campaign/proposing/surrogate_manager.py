@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -17,7 +17,7 @@ from bo_stream.base.composite import CompositeModel
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting import Surprise
 from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
-from bo_stream.campaign.history import TrialHistory
+from bo_stream.campaign.history import Log
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.outcomes.winsorising import least_learned
@@ -29,7 +29,7 @@ from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.records import Row
 from bo_stream.errors import InputError, UnsupportedError
 
-__all__ = ["SPREAD", "SurrogateManager"]
+__all__ = ["SurrogateManager", "chosen_points"]
 
 ENSEMBLE_BELOW = 1000
 """Number of outcomes, with those asked for, up to which samples are of several kernels: a larger
@@ -60,14 +60,17 @@ class SurrogateManager:
         initial: Number of outcomes from which the surrogate is built.
         restandardise: Whether outcomes are standardised again, by all of them, before each fit.
         winsorise: Whether very bad outcomes are learned as less bad ones; see `least_learned`.
+        counts: Whether the outcomes are counts.
 
     Attributes:
+        data: All outcomes, of which the surrogate may have observed fewer.
+        saved: Number of outcomes in the snapshot last loaded or saved; infinite if none can be.
         number: Number of the current stage.
         least: The least outcome that is learned; lower ones are learned as this one.
         model: The surrogate; None before it is built.
         ensemble: Kernels that are plausible beside the fitted one, or None.
         fitted: Number of outcomes at the last fit; 0 after earlier outcomes were corrected.
-        revision: Number of the event since which outcomes were only added; see `TrialHistory`.
+        revision: Number of the event since which outcomes were only added; see `Log`.
         surprise: How much worse its predictions were than they promised.
     """
 
@@ -78,9 +81,11 @@ class SurrogateManager:
         initial: int,
         restandardise: bool = True,
         winsorise: bool = False,
+        counts: bool = False,
     ) -> None:
         self.stages, self.bounds, self.winsorise = tuple(stages), bounds, winsorise
         self.initial, self.restandardise = initial, restandardise
+        self.data, self.saved = Observations.none(bounds, counts), 0.0
         self.reset()
 
     def reset(self) -> None:
@@ -99,22 +104,41 @@ class SurrogateManager:
         self.stages, self.bounds = tuple(stages), bounds
         self.number = min(self.number, len(self.stages) - 1)
 
-    def revise(self, data: Observations, ends: Sequence[int], history: TrialHistory) -> None:
+    def follow(self, data: Observations, log: Log, row: Row) -> bool:
+        """Observe the new outcomes, after corrections of earlier ones.
+
+        The surrogate itself knows how many outcomes it has observed, so that an interruption
+        neither repeats nor loses one.
+
+        Args:
+            data: All outcomes as they are now.
+            log: The trials that have them.
+            row: Receives the seconds.
+
+        Returns:
+            Whether earlier outcomes were corrected.
+        """
+        self.data, revised = data, self.revision < log.revision
+        if revised:
+            with row.timed("update_seconds"):
+                self._revise(log)
+        while self.model is not None and self.num_observed < log.size:
+            first = self.num_observed
+            part = slice(first, log.ends[bisect_right(log.ends, first)])
+            self.observe(*data.part(part), row)
+        return revised
+
+    def _revise(self, log: Log) -> None:
         """Follow outcomes that were corrected or withdrawn, with the hyperparameters kept.
 
         The surrogate is emptied, standardised as it would have been, and observes all outcomes of
         before the correction. A fit is due at the next `update`, if the schedule has one for the
         outcomes so far. It is built anew if it is of counts, if it has observed one batch only, and
         after a change of the space or the family.
-
-        Args:
-            data: All outcomes as they are now.
-            ends: Number of outcomes at the end of every batch.
-            history: All trials.
         """
-        model, before = self.model, history.revised_at
+        model, data, ends, before = self.model, self.data, log.ends, log.revised_at
         built = bisect_left(ends, self.initial, lo=max(self._built_at - 1, 0)) + 1
-        anew = self.revision < history.restarted or built >= before
+        anew = self.revision < log.restarted or built >= before
         if model is None or anew or not isinstance(model, StreamingGP):
             self.reset()
         else:
@@ -126,7 +150,7 @@ class SurrogateManager:
             self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
             self.model, self.fitted, self._scored = made, 0, 0
             self._updated_at = min(self._updated_at, before - 1)
-        self.revision = history.revision
+        self.revision = log.revision
 
     @property
     def stage(self) -> Stage:
@@ -251,25 +275,6 @@ class SurrogateManager:
         self._built_at, self._updated_at = built_at, batches
         self._standardised_at = standardised_at
         return fitted or new
-
-    def choose(self, q: int, context: ProposalContext, renewed: bool = False) -> Tensor | None:
-        """Points by the current rule; None, with a warning, if its arithmetic fails.
-
-        Args:
-            q: Number of points.
-            context: Points that matter.
-            renewed: Whether the posterior is computed again first, as after loading: a resumed
-                campaign then goes on bit for bit.
-        """
-        model, stage = cast(StreamingGP, self.model), self.stage
-        with falling_back(SPREAD, allowed=stage.named):
-            if renewed:
-                latent_surrogate(model).refresh()
-            found = stage.rule(model, q, context)
-            if not bool(found.isfinite().all()):
-                raise ArithmeticError("The points are not finite.")
-            return found
-        return None
 
     def first_differences(self, Y: Tensor) -> bool:
         """Whether these outcomes differ while those of the last fit were equal.
@@ -409,6 +414,33 @@ class SurrogateManager:
         self.fitted = about.get("fitted", about["told"])
         self._scored = about.get("scored", about["told"])
         self.model, self.surprise = loaded, surprise
+
+
+def chosen_points(
+    stage: Stage,
+    model: StreamingGP,
+    q: int,
+    context: ProposalContext,
+    renewed: Sequence[StreamingGP] = (),
+) -> Tensor | None:
+    """Points by the rule of a stage; None, with a warning, if its arithmetic fails.
+
+    Args:
+        stage: What is used now.
+        model: The surrogate, or those of several outcomes as one model.
+        q: Number of points.
+        context: Points that matter.
+        renewed: Surrogates whose posterior is computed again first, as after loading: a resumed
+            campaign then goes on bit for bit.
+    """
+    with falling_back(SPREAD, allowed=stage.named):
+        for one in renewed:
+            latent_surrogate(one).refresh()
+        found = stage.rule(model, q, context)
+        if not bool(found.isfinite().all()):
+            raise ArithmeticError("The points are not finite.")
+        return found
+    return None
 
 
 def _ensemble_of(model: StreamingGP, q: int = 1) -> KernelEnsemble | None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.campaign import Campaign
-from bo_stream.campaign.campaign_state import CampaignOrigin
+from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.proposing.proposals import ProposalRule
 from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.records import Clock, Row
@@ -54,13 +54,13 @@ class SimulatedCampaign(Campaign):
         store = MemoryStore()
         store.create("study", settings.to_dict())
         stages = [Stage(make, settings.fit, rule)]
-        origin = CampaignOrigin(store, "study", settings, 0, lambda _: stages, like)
-        AskTell.__init__(self, origin, ())
+        state = CampaignState(store, "study", settings, 0, lambda _: stages, like)
+        AskTell.__init__(self, state, ())
 
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of the surrogate's inputs and outcomes."""
-        return self._like.dtype
+        return self._state.like.dtype
 
     def candidates(self) -> Tensor:
         """A bounded number of observed points that the best one is among."""

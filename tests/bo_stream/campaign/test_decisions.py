@@ -287,13 +287,13 @@ def test_statuses_follow_the_events() -> None:
 def test_the_context_has_the_points_of_the_best_outcomes() -> None:
     contexts: list[ProposalContext] = []
     run = Campaign(CUBE, acquisition="thompson", **FAST)
-    (stage,) = run._state.manager.stages
+    (stage,) = run._state.stages
 
     def rule(model: Any, q: int, context: ProposalContext) -> Tensor:
         contexts.append(context)
         return stage.rule(model, q, context)
 
-    run._state.manager.stages = (replace(stage, rule=rule),)
+    run._state.stages = (replace(stage, rule=rule),)
     told(run, 5, 6)
     before = run.trials().iloc[:24]
     best = before.nlargest(16, "y")[["x0", "x1", "x2"]].to_numpy()

@@ -43,10 +43,9 @@ def begun(run: Campaign, every: int = 2) -> Campaign:
 def learned(run: Campaign) -> list[float]:
     """Whether trials were completed, as the last surrogate learned it."""
     run.update()
-    state: Any = run._state
-    manager = state.states[-1].manager
-    assert manager.num_observed == len(state.states[-1].observations.Y)
-    return sorted(state.states[-1].observations.Y[:, 0].tolist())
+    completion = run._state.learners["completed"]
+    assert completion.num_observed == len(completion.data.Y)
+    return sorted(completion.data.Y[:, 0].tolist())
 
 
 def test_failures_are_avoided_and_the_best_is_found_beside_them() -> None:
