@@ -12,7 +12,7 @@ import os
 import socket
 from pathlib import Path
 
-__all__ = ["has_died", "is_on_another_machine", "run_id"]
+__all__ = ["has_died", "run_id"]
 
 PREFIX = "run"
 
@@ -23,29 +23,17 @@ def run_id() -> str:
     return f"{PREFIX}:{socket.gethostname()}:{pid}:{_start_time(pid) or ''}"
 
 
-def is_on_another_machine(by: str | None) -> bool:
-    """Whether an identifier is that of a run on another machine."""
-    parts = _parse(by)
-    return parts is not None and parts[0] != socket.gethostname()
-
-
 def has_died(by: str | None) -> bool:
     """Whether an identifier is that of a run on this machine that cannot finish any more.
 
     Either its process has ended, or it was an earlier run of this process.
     """
-    parts = _parse(by)
-    if parts is None or is_on_another_machine(by):
-        return False
-    return by == run_id() or not _alive(*parts[1:])
-
-
-def _parse(by: str | None) -> tuple[str, int, str] | None:
-    """Machine, process number and start time; None for any other text."""
     parts = (by or "").split(":")
     if len(parts) != 4 or parts[0] != PREFIX or not parts[2].isdecimal():
-        return None
-    return parts[1], int(parts[2]), parts[3]
+        return False
+    if by == run_id():
+        return True
+    return parts[1] == socket.gethostname() and not _alive(int(parts[2]), parts[3])
 
 
 def _alive(pid: int, started: str) -> bool:

@@ -19,11 +19,16 @@ import numpy as np
 import pandas as pd
 
 from bo_stream.campaign.ask_tell import AskTell
-from bo_stream.campaign.evaluation.evaluation_result import EvaluationResult
-from bo_stream.campaign.evaluation.evaluators import Evaluator, Objective, SerialEvaluator
+from bo_stream.campaign.evaluation.evaluators import (
+    Evaluator,
+    Failed,
+    Objective,
+    ProcessPool,
+    SerialEvaluator,
+    UserExecutor,
+)
 from bo_stream.campaign.evaluation.process_identity import has_died, run_id
-from bo_stream.campaign.evaluation.process_pool import ProcessPool
-from bo_stream.campaign.evaluation.user_executor import UserExecutor
+from bo_stream.campaign.evaluation.returned import read_returned
 from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.history import Trial
 from bo_stream.campaign.outcomes.goals import Failures
@@ -40,6 +45,9 @@ SAME_FAILURES: dict[Failures, int] = {"ignored": 8, "infeasible": 32}
 """Failures in a row with the same error after which a run ends, if it has no more outcomes than
 that; by what failures are. Of an objective that fails at random every second time, one run in 250
 begins so."""
+
+LONGEST = 2000
+"""Maximum number of characters of a reason: an error may quote all of its data."""
 
 NUMBERS = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
@@ -232,52 +240,53 @@ def _rows(campaign: AskTell, trials: list[Trial]) -> list[tuple[int, pd.Series[A
 
 
 def _tell_results(campaign: AskTell, evaluator: Evaluator, failing: _Failing) -> None:
-    """Tell all results; the evaluator keeps a result until it was told."""
-    for id, result in list(evaluator.results.items()):
-        failing.see(id, _tell(campaign, id, result))
-        del evaluator.results[id]
+    """Tell all that was returned; the evaluator keeps it until it was told."""
+    for id, returned in list(evaluator.returned.items()):
+        failing.see(id, _tell(campaign, id, returned))
+        del evaluator.returned[id]
 
 
-def _tell(campaign: AskTell, id: int, result: EvaluationResult) -> str | None:
-    """Tell one result, unless another process has told or withdrawn that trial.
+def _tell(campaign: AskTell, id: int, returned: Any) -> str | None:
+    """Tell what was returned, unless another process has told or withdrawn that trial.
 
     Returns:
         Why the trial has failed; None for an outcome.
     """
-
-    def told() -> bool:
-        return campaign.history.trials[id].status in ("told", "withdrawn")
-
+    reason = None
     try:
-        reason = result.reason
-        yes_or_no = campaign.counts is not None and campaign.counts.name == "bernoulli"
-        if reason is not None and not (yes_or_no and result.has_outcome):
-            campaign.fail(id, reason)
-            return reason
-        reason = None
-        wanted = campaign.settings.named.columns
-        parts = result.parts or {wanted[0]: (result.y, result.yvar)}
-        frame = pd.DataFrame(index=pd.Index([id], name="trial"))
-        for column, (y, variance) in parts.items():
-            frame[column] = y
-            if variance is not None:
-                frame[noise_column(column)] = variance
-        if campaign.counts is not None:  # a pair is then a count and its size
-            column, size = campaign.counts.column, campaign.counts.size or "yvar"
-            frame = frame.rename(columns={"y": column, "yvar": size})
-        campaign.tell(frame)
-        missing = [column for column in wanted if column not in parts]
-        if id in campaign.history.running:
-            reason = f"the objective returned no outcome {', '.join(missing)}"
-            if campaign.counts is not None:
-                reason = "the objective returned a count of 0 of 0"
-            campaign.fail(id, reason)
+        reason = _tell_outcome(campaign, id, returned)
+        if reason is not None:
+            campaign.fail(id, reason[:LONGEST])
     except StateError:
-        if not told():
+        if campaign.history.trials[id].status not in ("told", "withdrawn"):
             raise
-    except InputError as error:  # a noise variance for some outcomes only
-        if told():
-            raise
-        reason = str(error)
-        campaign.fail(id, reason)
     return reason
+
+
+def _tell_outcome(campaign: AskTell, id: int, returned: Any) -> str | None:
+    """Tell what an objective returned; or why it is no outcome."""
+    if isinstance(returned, Failed):
+        return returned.reason
+    counts, wanted = campaign.counts, campaign.settings.named.columns
+    truths = counts is not None and counts.name == "bernoulli"
+    try:
+        outcomes = read_returned(returned, wanted[0], truths)
+    except ValueError as error:
+        return str(error)
+    frame = pd.DataFrame(index=pd.Index([id], name="trial"))
+    for column, (y, variance) in outcomes.items():
+        frame[column] = y
+        if variance is not None:
+            frame[noise_column(column)] = variance
+    if counts is not None:  # a pair is then a count and its size
+        frame = frame.rename(columns={"y": counts.column, "yvar": counts.size or "yvar"})
+    try:
+        campaign.tell(frame)
+    except InputError as error:  # a noise variance for some outcomes only
+        return str(error)
+    if id not in campaign.history.running:
+        return None
+    if counts is not None:
+        return "the objective returned a count of 0 of 0"
+    missing = [column for column in wanted if column not in outcomes]
+    return f"the objective returned no outcome {', '.join(missing)}"

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from bo_stream.campaign import Box, Campaign, Pool
-from bo_stream.campaign.evaluation.evaluation_result import EvaluationResult
 from bo_stream.campaign.evaluation.process_identity import has_died, run_id
+from bo_stream.campaign.evaluation.returned import read_returned
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError
@@ -112,15 +112,22 @@ def test_what_gives_no_value_fails_with_its_reason() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_one_number_in_any_wrapping_is_an_outcome(value: Any) -> None:
-    assert EvaluationResult.from_value(value) == EvaluationResult(2.0)
-    assert EvaluationResult.from_value((value, value)) == EvaluationResult(2.0, 2.0)
+    assert read_returned(value, "y", truths=False) == {"y": (2.0, None)}
+    assert read_returned((value, value), "y", truths=False) == {"y": (2.0, 2.0)}
+    assert read_returned(({"a": value}, {"a": 1}), "y", truths=False) == {"a": (2.0, 1.0)}
 
 
 @pytest.mark.parametrize(
-    "value", [True, "2", None, [], [1.0, 2.0, 3.0], np.ones(2), {}, 1j, (1.0, 0.0), (1.0, math.nan)]
+    "value",
+    [
+        *(True, "2", None, [], [1.0, 2.0, 3.0], np.ones(2), {}, 1j, (1.0, 0.0), (1.0, math.nan)),
+        ({"a": 1.0}, {"b": 1.0}),
+        {"a": "2"},
+    ],
 )
 def test_anything_else_is_a_reason(value: Any) -> None:
-    assert "the objective returned" in (EvaluationResult.from_value(value).reason or "")
+    with pytest.raises(ValueError, match="the objective returned"):
+        read_returned(value, "y", truths=False)
 
 
 def test_seconds_of_evaluating_are_counted() -> None:
