@@ -232,19 +232,21 @@ def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:
         )
 
 
-def added_noise(noise: Any, X: Tensor, outputs: int) -> Tensor:
+def added_noise(noise: Any, like: Tensor, outputs: int) -> Tensor:
     """Outcome-transformed noise variances at points, ``... x o x (q | 1)``, float64.
 
     Args:
         noise: ``... x q x o``, or one row for all points.
-        X: ``... x q x d`` points.
+        like: ``... x q x d`` points or ``... x q x o`` outcomes.
         outputs: ``o``.
     """
     check_tensors(noise=noise)
-    shape, q = noise.shape, X.shape[-2]
-    if len(shape) < 2 or shape[-1] != outputs or shape[-2] not in (1, q):
+    shape, (*batch, q, _) = noise.shape, like.shape
+    fits = len(shape) >= 2 and shape[-1] == outputs and shape[-2] in (1, q)
+    pairs = zip(reversed(shape[:-2]), reversed(batch), strict=False)
+    if not fits or any(a != b and 1 not in (a, b) for a, b in pairs):
         raise ShapeError(
-            f"noise `... x {q} x {outputs}`, or one row",
+            f"noise `... x {q} x {outputs}`, or one row, and batch dimensions that fit {batch}",
             f"{tuple(shape)}",
             "Give one variance per point and output, outcome-transformed.",
         )

@@ -433,7 +433,8 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
             X: ``batch_shape x n x d`` raw points.
             Y: ``batch_shape' x n x m`` raw values; ``batch_shape'`` may have leading fantasy
                 dimensions that share X.
-            noise: Variances that broadcast to ``Y``, outcome-transformed; by default the typical.
+            noise: Variances ``... x (n | 1) x m``, outcome-transformed, whose batch dimensions
+                broadcast with those of ``Y``; by default the typical.
             kwargs: BoTorch's ``propagate_grads``, which is not needed here.
 
         Returns:
@@ -449,7 +450,7 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         self._check_points(X)
         checks.check_targets(X, Y, self.num_outputs, self.dtype)
         if noise is not None:
-            noise = checks.added_noise(noise, X, self.num_outputs)
+            noise = checks.added_noise(noise, Y, self.num_outputs)
         return self._given(self._transformed(X), self._outcomes(Y, None, X)[0].mT, noise)
 
     @lasting

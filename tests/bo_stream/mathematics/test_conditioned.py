@@ -7,7 +7,7 @@ from torch import Size, Tensor
 
 from bo_stream import ExactGP
 from bo_stream.base.gaussian_model import GaussianModel
-from bo_stream.errors import NoiseError
+from bo_stream.errors import NoiseError, ShapeError
 from tests.raw import RAW
 
 
@@ -55,3 +55,12 @@ def test_one_output_conditioned_twice() -> None:
     apart = one.condition_on_observations(X[:2], Y[:2]).condition_on_observations(X[2:3], Y[2:3])
     at_once = one.condition_on_observations(X[:3], Y[:3])
     assert torch.allclose(apart.posterior(X).mean, at_once.posterior(X).mean, atol=1e-10)
+
+
+@pytest.mark.parametrize("batch", [(3,), (5, 4), (2, 2, 4)])
+def test_noise_of_other_batches_is_refused(batch: tuple[int, ...]) -> None:
+    model, X, Y = ExactGP(*data(12)), torch.ones(4, 2, 2).double(), torch.ones(3, 4, 2, 1).double()
+    with pytest.raises(ShapeError, match="batch dimensions that fit"):
+        model.condition_on_observations(X, Y, noise=0.1 * Y.new_ones(*batch, 2, 1))
+    with pytest.raises(ShapeError, match="batch dimensions that fit"):
+        model.posterior(X, observation_noise=0.1 * Y.new_ones(3, 2, 1))
