@@ -92,7 +92,8 @@ def adopt(model: Any, header: Mapping[str, Any]) -> None:
     if not model._outcomes_left_out or {kind, type(old).__name__} != {"Standardize", "NoneType"}:
         return
     if old is None:
-        model._lock.on_failure(partial(delattr, model, "outcome_transform"))
+        name = "outcome_transform"
+        model._lock.on_failure(lambda: delattr(model, name) if hasattr(model, name) else None)
         model.outcome_transform = Standardize(m=model.num_outputs).to(model._like).eval()
     else:
         model._lock.on_failure(partial(setattr, model, "outcome_transform", old))
@@ -103,11 +104,6 @@ def load_state(model: Any, state: Mapping[str, Any], strict: bool) -> Any:
     """Load a `state_dict` within a change; see `StreamingGP.load_state_dict`."""
     buffers = (b for name, b in model.named_buffers() if not name.startswith(STREAM))
     model._lock.restores([*model.parameters(), *buffers])
-    for name, value in state.items():
-        number = isinstance(value, Tensor) and value.is_floating_point()
-        if number and "constraint" not in name and bool(value.isnan().any()):
-            remedy = "The saved state is damaged; load an earlier one."
-            raise StateError(f"{name} without NaN", "NaN", remedy)
     try:
         return nn.Module.load_state_dict(model, dict(state), strict)
     except StateError:
@@ -131,6 +127,7 @@ def load_part(model: Any, state: MutableMapping[str, Any], prefix: str) -> None:
         prefix: Prefix of the surrogate's entries.
     """
     saved = entries(state, prefix)
+    _check_values(saved)
     full = _loads_data(model, saved)
     _check_header(model, saved, full)
     if full:
@@ -163,6 +160,15 @@ def _loads_data(model: Any, state: Mapping[str, Any]) -> bool:
         return False  # some hyperparameters
     wanted: bool | None = model._loads_data
     return model.num_observed == 0 if wanted is None else wanted
+
+
+def _check_values(saved: Mapping[str, Any]) -> None:
+    """Refuse what is no tensor or has NaN, and a count that is no whole number."""
+    for name, value in saved.items():
+        wrong = not isinstance(value, Tensor) or ("constraint" not in name and value.isnan().any())
+        if wrong or (name == "stream.count" and (value.ndim or value.is_floating_point())):
+            remedy = "The saved state is damaged; load an earlier one."
+            raise StateError(f"{name} without NaN, of its kind", "NaN, or another kind", remedy)
 
 
 def _check_header(model: Any, state: Mapping[str, Any], full: bool) -> None:

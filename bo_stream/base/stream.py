@@ -257,8 +257,7 @@ class Stream:
         Raises:
             StateError: if the tensors do not fit together.
         """
-        count = saved.get("count", self.count)
-        return loaded(self, saved, {**sizes, "n": -1 if count.ndim else int(count)})
+        return loaded(self, saved, {**sizes, "n": int(saved.get("count", self.count))})
 
 
 class StreamBuffers(nn.Module):

@@ -208,7 +208,7 @@ class WholenessContract(Contract):
             slope(one)
 
     def test_a_tampered_state_is_refused(self) -> None:
-        """NaN, truncated, or negative parts; and the state of another kernel."""
+        """NaN, truncated, or negative parts, no numbers; and the state of another kernel."""
         saved = snapshot(self.build())
         model = self.build(5, seed=3, loads_data=True)
         before, mean = snapshot(model), model.posterior(self.points(3)).mean
@@ -219,7 +219,8 @@ class WholenessContract(Contract):
             assert_same_state(before, snapshot(model))
             assert torch.equal(model.posterior(self.points(3)).mean, mean)
 
-        refused({**saved, "stream.count": torch.tensor(-3)})
+        for count in (torch.tensor(-3), torch.tensor(torch.inf), torch.ones(2), 3):
+            refused({**saved, "stream.count": count})
         for name, value in saved.items():
             if not name.startswith("stream."):
                 continue

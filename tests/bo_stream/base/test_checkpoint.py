@@ -61,6 +61,7 @@ from bo_stream.base.options import default_kernel
 from bo_stream.errors import InputError, StateError
 from bo_stream.growth import VIPS, Pruned
 from bo_stream.testing.base import assert_same_state, snapshot
+from bo_stream.testing.wholeness import interrupted, lines_of
 
 BOUNDS = torch.tensor([[0.5, 0.5], [1.5, 1.5]], dtype=torch.float64)
 
@@ -369,6 +370,17 @@ def test_what_was_left_out_stays_left_out(tmp_path: Path) -> None:
         else:
             with pytest.raises(StateError):
                 again.load_state_dict(ExactGP(X, Y, bounds=BOUNDS).state_dict())
+
+
+@pytest.mark.filterwarnings("ignore:No outcome_transform")
+def test_an_interrupted_load_takes_over_the_standardisation_with_the_data_or_not() -> None:
+    saved = ExactGP(*data()).state_dict()
+    lines = lines_of(lambda: ExactGP(*data(0)).load_state_dict(saved))
+    built = lines_of(lambda: ExactGP(*data(0)))
+    for line in range(1, lines - built + 1):
+        model = ExactGP(*data(0))
+        interrupted(lambda model=model: model.load_state_dict(saved), line)  # type: ignore[misc]
+        assert hasattr(model, "outcome_transform") == (model.num_observed > 0)
 
 
 def test_another_standardisation(tmp_path: Path) -> None:
