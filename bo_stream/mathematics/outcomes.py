@@ -56,7 +56,7 @@ def fine_nodes(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
 
     For expectations of functions that may be nearly steps, such as a cdf of many trials.
     """
-    z = torch.linspace(-WIDE, WIDE, FINE).to(mean).unsqueeze(-1)
+    z = torch.linspace(-WIDE, WIDE, FINE, dtype=torch.float64).to(mean).unsqueeze(-1)
     return mean + variance.sqrt() * z, (-0.5 * z.square()).log_softmax(0)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError
-from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
+from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution, fine_nodes
 from bo_stream.mathematics.warp import unwarped
 
 WEIGHTS = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
@@ -77,3 +77,8 @@ def test_what_is_known_improves_by_what_it_is(name: str) -> None:
     gains = known.expected_improvement(targets)
     torch.testing.assert_close(gains[0], y - targets[0])
     assert (gains[1] == 0.0).all()
+
+
+def test_fine_nodes_are_equally_spaced_in_doubles() -> None:
+    g, _ = fine_nodes(torch.zeros(1).double(), torch.ones(1).double())
+    torch.testing.assert_close(g.diff(dim=0), torch.full_like(g[1:], 0.035), rtol=0, atol=1e-14)
