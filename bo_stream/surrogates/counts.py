@@ -593,15 +593,13 @@ class CountGP(CompositeModel):
 
     def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
         """Load counts, or the nugget, under which held targets are chosen again."""
-        counts, kind = entries(state, "counts."), self.likelihood
-        if data is not None:
-            sizes = {**self.model._sizes(), "n": int(counts["kept_count"])}
-            new = loaded(replace(self._state, kept=self._kept()), counts, sizes)
-            self._change(**vars(new))
-            return
-        if "nugget" in counts and kind.nugget == "learn":
-            self._change(nugget=counts["nugget"].to(self._state.nugget, copy=True))
-        if self.refreshable:
+        counts, kept = entries(state, "counts."), self._kept()
+        if data is None:
+            learned = ("nugget",) if self.likelihood.nugget == "learn" else ()
+            counts = {name: counts[name] for name in learned if name in counts}
+        sizes = {**self.model._sizes(), "n": int(counts.get("kept_count", kept.count))}
+        self._change(**vars(loaded(replace(self._state, kept=kept), counts, sizes)))
+        if data is None and self.refreshable:
             self._swept(SWEEPS, learns=False)
 
 

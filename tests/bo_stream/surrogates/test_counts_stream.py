@@ -1,6 +1,7 @@
 """CountGP as a stream: saved, merged, forgotten, refused, under stress."""
 
 import copy
+import math
 from typing import Any
 
 import numpy as np
@@ -226,6 +227,16 @@ def test_one_with_counts_takes_hyperparameters_and_nugget(surrogate: str) -> Non
     new.load_state_dict({"model.mean_module.raw_constant": torch.tensor(0.2)}, strict=False)
     assert float(new.model.mean_module.constant) == pytest.approx(0.2)
     assert new.num_observed == 60
+
+
+def test_a_damaged_nugget_is_refused() -> None:
+    X, k, n, _ = survey(30)
+    model = CountGP(X, k, n, bounds=UNIT)
+    mean = model.response(X).mean
+    for nugget in (-1.0, math.nan, math.inf):
+        with pytest.raises(StateError):
+            model.load_state_dict({"counts.nugget": torch.tensor(nugget)}, strict=False)
+    assert torch.equal(model.response(X).mean, mean)
 
 
 def test_a_saved_state_is_loaded_into_one_built_alike() -> None:
