@@ -96,14 +96,9 @@ class BlockMatrix:
 
     def transpose_times(self, A: Tensor) -> Tensor:
         """S'A for A ``n`` or ``n x p``. O(n p)."""
-        weighted = A * (self.values if A.dim() == 1 else self.values[:, None])
-        out = weighted.new_zeros(self.num_actions, *A.shape[1:])
-        return out.index_add(0, self.block, weighted)
-
-    def right_of(self, K: Tensor) -> Tensor:
-        """K S for K ``p x n``. O(p n)."""
-        out = K.new_zeros(K.shape[0], self.num_actions)
-        return out.scatter_add(1, self.block.expand(K.shape[0], -1), K * self.values)
+        values, block = (t.reshape(-1, *[1] * (A.dim() - 1)) for t in (self.values, self.block))
+        out = A.new_zeros(self.num_actions, *A.shape[1:])
+        return out.scatter_add(0, block.expand(A.shape), A * values)
 
     def gram(self, weights: Tensor) -> Tensor:
         """S' diag(weights) S, ``i x i``, diagonal, as no two columns share a row."""
@@ -150,10 +145,6 @@ class DenseMatrix:
         """S'A for A ``n`` or ``n x p``. O(n i p)."""
         return self.values.mT @ A
 
-    def right_of(self, K: Tensor) -> Tensor:
-        """K S for K ``p x n``. O(p n i)."""
-        return K @ self.values
-
     def gram(self, weights: Tensor) -> Tensor:
         """S' diag(weights) S, ``i x i``. O(n i^2)."""
         return self.values.mT @ (weights[:, None] * self.values)
@@ -164,7 +155,7 @@ class DenseMatrix:
 
     def merge(self, T: BlockMatrix) -> DenseMatrix:
         """S T."""
-        return DenseMatrix(T.right_of(self.values))
+        return DenseMatrix(T.transpose_times(self.values.mT).mT)
 
     def dense(self) -> Tensor:
         """S itself."""
@@ -242,8 +233,8 @@ def cross_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix) ->
     """
 
     def product(points: Tensor) -> Tensor:
-        K, scale = scaled_values(kernel, points, X)
-        return scale * S.right_of(K)
+        K, scale = scaled_values(kernel, X, points)
+        return scale * S.transpose_times(K).mT
 
     chunks = X_star.split(max(1, CHUNK // max(X.shape[0], 1)))
     if len(chunks) == 1 or not torch.is_grad_enabled():
@@ -260,53 +251,52 @@ def kernel_values(kernel: Kernel, X1: Tensor, X2: Tensor) -> Tensor:
 def scaled_values(kernel: Kernel, X1: Tensor, X2: Tensor) -> tuple[Tensor, Tensor | float]:
     """Kernel values ``n1 x n2``, as `kernel_values`, and a scale that they are to be times.
 
-    A stationary kernel is os f(t), t a multiple of sum_j ((x_j - x'_j) / ls_j)^2 [MATHS 0]. For RBF
-    and smooth Matern kernels t is one matrix product of the inputs bordered by their norms, and f a
-    closed form, at half the cost of gpytorch's; not for derivatives in the inputs.
+    A stationary kernel is os f(h), h a multiple of sum_j ((x_j - x'_j) / ls_j)^2 [MATHS 0]. For RBF
+    and smooth Matern kernels h is one matrix product of the inputs bordered by their norms, and f a
+    closed form, at half the cost of gpytorch's; not for derivatives in points X2.
     """
     form = stationary(kernel, X1.shape[-1])
-    if form is None or form.nu < 1.0 or X1.requires_grad:
+    if form is None or form.nu < 1.0 or X2.requires_grad:
         return kernel(X1, X2).to_dense().reshape(X1.shape[0], X2.shape[0]).double(), 1.0
     factor = 0.5 if math.isinf(form.nu) else 2.0 * form.nu
     unit = form.lengthscales(X1.shape[-1], 1) / math.sqrt(factor)
-    z1, z2 = ((X - X2.mean(0)) / unit for X in (X1, X2))
-    square1, square2 = (z.square().sum(-1, keepdim=True) for z in (z1, z2))
-    left = torch.cat([-2.0 * z1, square1, torch.ones_like(square1)], -1)
+    z1, z2 = ((X - X1.mean(0)) / unit for X in (X1, X2))
+    square1, square2 = (-z.square().sum(-1, keepdim=True) for z in (z1, z2))
+    left = torch.cat([2.0 * z1, square1, torch.ones_like(square1)], -1)
     right = torch.cat([z2, torch.ones_like(square2), square2], -1)
     return _Shape.apply(left @ right.mT, form.nu), form.variances(1)
 
 
 class _Shape(Function):
-    """RBF kernels (nu infinite) of t = r^2 / 2, Matern kernels of t = 2 nu r^2, for distances r in
-    lengthscales; differentiable once.
+    """RBF kernels (nu infinite) of h = -r^2 / 2, Matern kernels of h = -2 nu r^2, for distances r
+    in lengthscales; differentiable once.
     """
 
     @staticmethod
-    def forward(ctx: Any, t: Tensor, nu: float) -> Tensor:
+    def forward(ctx: Any, h: Tensor, nu: float) -> Tensor:
         """Values; keeps slopes."""
         if nu == math.inf:
-            f = t.clamp(0.0, FAR).neg_().exp_()
-            slope = -f
+            f = slope = h.clamp(-FAR, 0.0).exp_()
         else:
-            u = t.clamp(0.0, FAR**2).sqrt_()
+            u = h.clamp(-(FAR**2), 0.0).neg_().sqrt_()
             e = u.neg().exp_()
             f = (1.0 + u).mul_(e)
             if nu == 1.5:
-                slope = e.mul_(-0.5)
+                slope = e.mul_(0.5)
             else:
-                slope = f / -6.0
+                slope = f / 6.0
                 f = f.addcmul_(u.square_(), e, value=1.0 / 3.0)
-        ctx.save_for_backward(t, slope)
+        ctx.save_for_backward(h, slope)
         return f
 
     @staticmethod
     def backward(ctx: Any, f_bar: Tensor) -> tuple[Tensor, None]:
-        """f_bar f'(t)."""
-        t, slope = ctx.saved_tensors
-        t_bar = f_bar * slope
+        """f_bar f'(h)."""
+        h, slope = ctx.saved_tensors
+        h_bar = f_bar * slope
         if torch.is_grad_enabled():
-            (t_bar,) = refused([t_bar], (t, f_bar), "kernel values of a computation-aware GP")
-        return t_bar, None
+            (h_bar,) = refused([h_bar], (h, f_bar), "kernel values of a computation-aware GP")
+        return h_bar, None
 
 
 # -- the posterior and its losses ---------------------------------------------------------------
@@ -415,8 +405,8 @@ class CaGPState:
     Attributes:
         rows: The data.
         S: The actions, ``n x i``.
-        L: The factor chol(S'(K + D)S), ``i x i``; empty if unknown.
-        made_with: The hyperparameters of L, flat.
+        L: The factor chol(S'(K + D)S), ``i x i``; zeros if unknown.
+        made_with: The hyperparameters of L, flat; zeros if it is unknown.
         fitted: Number of data at the last fit, int64.
         learned: Number of data when learning the values of S last converged, int64.
         chi_square: Sum of squared standardised residuals since the last fit.
@@ -424,7 +414,7 @@ class CaGPState:
     """
 
     rows: Rows = nested(n="n")
-    S: ActionMatrix = nested(n="n")
+    S: ActionMatrix = nested(n="n", i="i")
     L: Tensor = shaped("i i")
     made_with: Tensor = shaped("p")
     fitted: Tensor = shaped("", "not negative")
@@ -442,7 +432,8 @@ class CaGPState:
 
     def with_actions(self, S: ActionMatrix) -> Self:
         """The same data with other actions, whose factor is not known."""
-        return replace(self, S=S, L=self.L[:0, :0])
+        L = self.L.new_zeros(S.num_actions, S.num_actions)
+        return replace(self, S=S, L=L, made_with=torch.zeros_like(self.made_with))
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
         """The same data with targets ``(y - shift) / factor``; known noise takes a new factor."""
@@ -512,7 +503,7 @@ def compress(
     u = projected_residual
     while S.num_actions > num_actions:
         T = choose_merges(L, S.gram(noise), u, num_actions)
-        R = torch.linalg.qr(T.right_of(L.mT), mode="r")[1]
+        R = torch.linalg.qr(T.transpose_times(L).mT, mode="r")[1]
         signs = torch.where(R.diagonal() < 0, -1.0, 1.0)
         S, L, u = S.merge(T), (signs[:, None] * R).mT.contiguous(), T.transpose_times(u)
     return S, L

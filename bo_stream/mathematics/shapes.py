@@ -162,7 +162,7 @@ def check_shapes(state: Any, sizes: Mapping[str, int]) -> dict[str, int]:
             inner = {letter: size for letter, size in sizes.items() if letter not in letters}
             inner |= {a: known[b] for a, b in letters.items() if b in known}
             found = check_shapes(value, inner)
-            known |= {b: found[a] for a, b in letters.items()}
+            known |= {b: found[a] for a, b in letters.items() if a in found}
         elif isinstance(value, Tensor):
             _check(part, value, known, part.metadata.get("shape"))
     return known

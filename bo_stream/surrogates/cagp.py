@@ -205,7 +205,7 @@ class CaGP(StreamingGP):
     def _factored(self) -> tuple[ActionMatrix, Tensor]:
         """Actions and their factor under the current hyperparameters: O(n^2) if these changed."""
         state = cast(CaGPState, self.state)
-        if not len(state.rows) or (len(state.L) and torch.equal(state.made_with, self._numbers())):
+        if not len(state.rows) or torch.equal(state.made_with, self._numbers()):
             return state.S, state.L
 
         @torch.no_grad()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bo_stream import ExactGP
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.computation_aware import kernel_values
 from bo_stream.surrogates.cagp import CaGP
 from tests.calls import calls_of
@@ -163,6 +163,15 @@ def test_restandardised_is_rebuilt(policy):
     rebuilt = CaGP(X, Y, actions=policy, outcome_transform=stream.outcome_transform)
     assert torch.allclose(stream.posterior(X).mean, rebuilt.posterior(X).mean, atol=1e-9)
     assert torch.allclose(stream.log_evidence(), rebuilt.log_evidence())
+
+
+def test_a_state_with_actions_of_another_number_is_refused():
+    saved = model(20, ConjugateGradient(5)).state_dict()
+    short = {**saved, "stream.state_S_values": saved["stream.state_S_values"][:, :-1]}
+    empty = model(0, ConjugateGradient(5))
+    with pytest.raises(StateError, match="4"):
+        empty.load_state_dict(short)
+    assert empty.num_observed == 0
 
 
 def test_append_is_bordered_and_nothing_is_rebuilt():
