@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bo_stream.cli.config import read_config
 from bo_stream.cli.load_campaign import AsJson, ConfigFile, create_or_continue
 from bo_stream.cli.measurements import outcome_columns, read_measurements
 from bo_stream.cli.toml_reader import ConfigError
@@ -38,6 +37,8 @@ def suggest(
         raise ConfigError(f"{csv} exists already and may contain outcomes. Choose another name.")
     if csv is not None and not csv.absolute().parent.is_dir():
         raise ConfigError(f"There is no folder {csv.absolute().parent}. Create it or correct it.")
+    from bo_stream.cli.config import read_config
+
     campaign = create_or_continue(read_config(config)).campaign
     from bo_stream.cli.formatting import as_json, table
 
@@ -70,6 +71,8 @@ def tell(
     is filled in: rows with an id or a key are recorded once. Inputs of a trial that were measured
     otherwise are corrected in its row.
     """
+    from bo_stream.cli.config import read_config
+
     campaign = create_or_continue(read_config(config)).campaign
     import pandas as pd
 

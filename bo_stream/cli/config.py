@@ -1,46 +1,136 @@
-"""The configuration of a campaign, read and checked from a TOML without importing torch."""
+"""The configuration of a campaign, read from a TOML and checked without importing torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from bo_stream.campaign.digits import told_apart
-from bo_stream.campaign.outcomes.goals import (
-    FAILURES,
-    GOALS,
-    SPELLINGS,
-    Failures,
-    Goal,
-    Goals,
-    spelled,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FilePath,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
 )
-from bo_stream.cli.toml_reader import TomlDocument, TomlTable, read_document
+
+from bo_stream.campaign.outcomes.goals import Failures, Goal
+from bo_stream.cli.toml_reader import (
+    ConfigError,
+    TomlDocument,
+    WrongKey,
+    check_keys,
+    read_document,
+    store_url,
+)
 
 __all__ = ["CampaignConfig", "EvaluationConfig", "InputConfig", "PoolFile", "read_config"]
 
+WORDS = {
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "finite_number": "a finite number",
+    "float_type": "a finite number",
+    "greater_than": "a positive number",
+    "greater_than_equal": "an integer of {ge} or more",
+    "int_type": "an integer",
+    "list_type": "a list",
+    "literal_error": "one of {expected}",
+    "model_type": "a table",
+    "path_not_file": "an existing CSV of places",
+    "path_type": "a file in quotation marks",
+    "string_pattern_mismatch": "a text in quotation marks",
+    "string_type": "a text in quotation marks",
+    "too_short": "a list that is not empty",
+}
+"""What is expected where pydantic finds an error, by its type."""
 
-@dataclass(frozen=True)
-class InputConfig:
+
+def missing(name: str) -> WrongKey:
+    """The error for a table without a key."""
+    return WrongKey((), f"a key {name!r}", "none", f"Add {name} = ...")
+
+
+def _document(info: ValidationInfo) -> TomlDocument:
+    return cast(TomlDocument, info.context)
+
+
+def _in_folder(path: Any, info: ValidationInfo) -> Any:
+    return _document(info).resolve(path) if isinstance(path, str) else path
+
+
+def _table_with(*required: str) -> AfterValidator:
+    def check(table: dict[str, Any]) -> dict[str, Any]:
+        for name in required:
+            if name not in table:
+                raise missing(name)
+        return table
+
+    return AfterValidator(check)
+
+
+Text = Annotated[str, Field(pattern=r"\S")]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(allow_inf_nan=False, gt=0.0)]
+Count = Annotated[int, Field(ge=1)]
+Texts = Annotated[list[Text], Field(min_length=1)]
+Chosen = Annotated[dict[str, Any], _table_with("name")]
+
+
+class ConfigTable(BaseModel):
+    """A table of the TOML."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            check_keys(values, list(cls.model_fields))
+        return values
+
+
+class InputConfig(ConfigTable):
     """An input: its bounds, or a list of all its values.
 
     Attributes:
-        given: Lower and upper bound, or the values: numbers, texts or booleans.
+        low: Lower bound.
+        high: Upper bound.
+        values: The values: numbers, texts or booleans.
         unit: Its unit.
         log: Whether its scale is logarithmic.
         integer: Whether it takes only the integers between its bounds.
     """
 
-    given: tuple[float, float] | list[Any]
-    unit: str | None = None
+    low: Finite | None = None
+    high: Finite | None = None
+    values: list[Any] | None = None
+    unit: Text | None = None
     log: bool = False
     integer: bool = False
 
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.values is not None:
+            check_keys(dict.fromkeys(self.model_fields_set), ["values", "unit", "log"])
+        for name in ("low", "high"):
+            if self.values is None and getattr(self, name) is None:
+                raise missing(name)
+        return self
 
-@dataclass(frozen=True)
-class PoolFile:
+    @property
+    def allowed(self) -> Any:
+        """Both bounds, or the values."""
+        return (self.low, self.high) if self.values is None else self.values
+
+
+class PoolFile(ConfigTable):
     """A table of places that can be measured.
 
     Attributes:
@@ -51,15 +141,14 @@ class PoolFile:
         units: Units by input, for labels.
     """
 
-    file: Path
-    inputs: list[str] | None
-    index: str | None
-    repeats: bool
-    units: Mapping[str, str]
+    file: Annotated[FilePath, BeforeValidator(_in_folder)]
+    inputs: Texts | None = None
+    index: Text | None = None
+    repeats: bool = False
+    units: dict[str, Text] = {}
 
 
-@dataclass(frozen=True)
-class EvaluationConfig:
+class EvaluationConfig(ConfigTable):
     """How an objective is evaluated.
 
     Attributes:
@@ -69,18 +158,26 @@ class EvaluationConfig:
         q: Number of trials asked for at a time; only without workers.
     """
 
-    workers: int | None
-    timeout: float | None
-    q: int | None
-    seconds: float | None = None
+    workers: Count | None = None
+    timeout: Positive | None = None
+    seconds: Positive | None = None
+    q: Count | None = None
+
+    @model_validator(mode="after")
+    def _check_workers(self) -> Self:
+        if self.timeout is not None and self.workers is None:
+            remedy = "Add workers = 1: an evaluation in the campaign's process cannot be stopped."
+            raise WrongKey(("timeout",), "timeout with workers", "no workers", remedy)
+        if self.q is not None and self.workers is not None:
+            remedy = "Leave out q: each worker keeps one trial running."
+            raise WrongKey(("q",), "workers or q", "both", remedy)
+        return self
 
 
-@dataclass(frozen=True)
-class CampaignConfig:
+class CampaignConfig(ConfigTable):
     """The configuration of a campaign.
 
     Attributes:
-        document: The TOML.
         name: Name of the campaign in its store.
         store: URL of the store.
         goal: ``maximise``, ``minimise`` or ``learn``, or goals by outcome.
@@ -91,7 +188,8 @@ class CampaignConfig:
         optimum: The best possible outcome, if known.
         seed: Seed of the campaign.
         initial: Number of outcomes from which a surrogate is built.
-        space: Inputs by name, or a table of places.
+        inputs: Inputs by name, or None for a pool.
+        pool: A table of places, or None for inputs.
         surrogate: Name and options; None: the default.
         acquisition: Name and options; None: the default.
         noise: ``learned``, ``none`` or the variance of every outcome's noise; None: the default.
@@ -101,24 +199,51 @@ class CampaignConfig:
         run: How objectives are evaluated.
     """
 
-    document: TomlDocument
-    name: str
-    store: str
-    goal: Goals
-    budget: int | None
-    objective: str | None
-    outcome: str | Mapping[str, Any] | None
-    optimum: float | None
-    seed: int | None
-    initial: int | None
-    space: Mapping[str, InputConfig] | PoolFile
-    surrogate: Mapping[str, Any] | None
-    acquisition: Mapping[str, Any] | None
-    noise: Any
-    constraints: list[str]
-    failures: Failures | None
-    reference: Mapping[str, float | None] | None
-    run: EvaluationConfig
+    name: Text
+    store: str = Field("", validate_default=True)
+    goal: Goal | Annotated[dict[str, Goal], Field(min_length=1)]
+    budget: Annotated[int, Field(ge=2)] | None = None
+    objective: Text | None = None
+    outcome: Text | Annotated[dict[str, Any], _table_with("column", "likelihood")] | None = None
+    optimum: Finite | None = None
+    seed: Annotated[int, Field(ge=0)] | None = None
+    initial: Annotated[int, Field(ge=2)] | None = None
+    inputs: Annotated[dict[str, InputConfig], Field(min_length=1)] | None = None
+    pool: PoolFile | None = None
+    surrogate: Chosen | None = None
+    acquisition: Chosen | None = None
+    noise: Literal["learned", "none"] | Positive | None = None
+    constraints: Texts = []
+    failures: Failures | None = None
+    reference: dict[str, Finite] | None = None
+    run: EvaluationConfig = EvaluationConfig()
+
+    _document: TomlDocument = PrivateAttr()
+
+    @field_validator("store")
+    @classmethod
+    def _store_in_folder(cls, store: str, info: ValidationInfo) -> str:
+        return store_url(store or f"{info.data.get('name')}.db", _document(info).path.parent)
+
+    @model_validator(mode="after")
+    def _check_space(self) -> Self:
+        if (self.inputs is None) == (self.pool is None):
+            raise WrongKey(
+                () if self.pool is None else ("pool",),
+                "either tables [inputs.NAME] or one table [pool]",
+                "neither" if self.pool is None else "both",
+                "Inputs have bounds or a list of values; a pool is a table of places.",
+            )
+        return self
+
+    def model_post_init(self, context: Any) -> None:
+        """Keep the TOML."""
+        self._document = context
+
+    @property
+    def document(self) -> TomlDocument:
+        """The TOML."""
+        return self._document
 
 
 def read_config(path: Path) -> CampaignConfig:
@@ -128,179 +253,26 @@ def read_config(path: Path) -> CampaignConfig:
         ConfigError: naming line and key of an error.
     """
     document = read_document(path)
-    top = TomlTable(document)
-    name = top.required_text("name", '"oven"')
-    config = CampaignConfig(
-        document,
-        name,
-        _store(document, top.text("store", f"sqlite:///{name}.db") or ""),
-        _goal(top),
-        top.integer("budget", least=2),
-        top.text("objective"),
-        _outcome(top),
-        top.number("optimum"),
-        top.integer("seed", least=0),
-        top.integer("initial", least=2),
-        _space(top),
-        _named(top, "surrogate"),
-        _named(top, "acquisition"),
-        _noise(top),
-        top.texts("constraints") or [],
-        cast(Failures, top.choice("failures", *FAILURES)) if "failures" in top else None,
-        _reference(top),
-        _evaluation(top),
-    )
-    top.refuse_unknown()
-    return config
+    try:
+        return CampaignConfig.model_validate(document.values, context=document)
+    except ValidationError as error:
+        raise _in_our_words(document, error) from error
 
 
-def _store(document: TomlDocument, url: str) -> str:
-    """A URL; a file, which is an SQLite database, is relative to the TOML."""
-    url = url if "://" in url else f"sqlite:///{url}"
-    kind, found, path = url.partition(":///")
-    if not found or not kind.startswith("sqlite") or path in ("", ":memory:"):
-        return url
-    return f"{kind}:///{document.resolve(path).resolve()}"
-
-
-def _space(top: TomlTable) -> Mapping[str, InputConfig] | PoolFile:
-    if ("inputs" in top) == ("pool" in top):
-        raise top.document.error(
-            ("pool",) if "pool" in top else (),
-            "either tables [inputs.NAME] or one table [pool]",
-            "both" if "pool" in top else "neither",
-            "Inputs have bounds or a list of values; a pool is a table of places.",
-        )
-    if "pool" in top:
-        return _pool(top.table("pool"))
-    inputs = top.table("inputs")
-    if not inputs.names():
-        raise inputs.document.error(
-            inputs.key, "at least one input", "none", "Add [inputs.pressure] with low and high."
-        )
-    return {name: _input(inputs.table(name)) for name in inputs.names()}
-
-
-def _input(table: TomlTable) -> InputConfig:
-    values, unit = table.values("values"), table.text("unit")
-    log = table.boolean("log")
-    if values is not None:
-        table.refuse_unknown()
-        return InputConfig(values, unit, log)
-    low, high = table.number("low"), table.number("high")
-    for name, bound in (("low", low), ("high", high)):
-        if bound is None:
-            raise table.missing(name, "1.0")
-    integer = table.boolean("integer")
-    table.refuse_unknown()
-    low, high = float(low or 0.0), float(high or 0.0)
-    if low >= high:
-        raise table.document.error(
-            (*table.key, "low"),
-            f"a lower bound below the upper one, {told_apart(low, high)[1]}",
-            told_apart(low, high)[0],
-            "Correct one of them.",
-        )
-    if log and low <= 0.0:
-        raise table.document.error(
-            (*table.key, "low"),
-            "a positive bound for a logarithmic scale",
-            f"{low:g}",
-            "Raise it, or leave out log = true.",
-        )
-    return InputConfig((low, high), unit, log, integer)
-
-
-def _pool(table: TomlTable) -> PoolFile:
-    file = table.document.resolve(table.required_text("file", '"places.csv"'))
-    inputs, index = table.texts("inputs"), table.text("index")
-    repeats, units = table.boolean("repeats"), table.table("units")
-    known = {name: units.text(name) or "" for name in units.names()}
-    table.refuse_unknown()
-    if not file.is_file():
-        raise table.document.error(
-            (*table.key, "file"), "an existing CSV of places", f"{file}", "Correct it."
-        )
-    return PoolFile(file, inputs, index, repeats, known)
-
-
-def _goal(top: TomlTable) -> Goals:
-    """A goal, or goals by the column of the outcome."""
-    if not isinstance(top.document.values.get("goal"), Mapping):
-        return cast(Goal, spelled(top.choice("goal", *GOALS, *SPELLINGS)))
-    table = top.table("goal")
-    goals = {name: spelled(table.choice(name, *GOALS, *SPELLINGS)) for name in table.names()}
-    if not goals:
-        raise table.missing("yield", '"maximise"')
-    return goals
-
-
-def _outcome(top: TomlTable) -> str | Mapping[str, Any] | None:
-    """A label, or column and likelihood of counts, which `load_campaign` checks."""
-    if not isinstance(top.document.values.get("outcome"), Mapping):
-        return top.text("outcome")
-    table = top.table("outcome")
-    table.required_text("column", '"positive"')
-    table.required_text("likelihood", '"binomial"')
-    return dict(top.document.values["outcome"])
-
-
-def _named(top: TomlTable, part: str) -> Mapping[str, Any] | None:
-    """Name and options, which `bo_stream.cli.validation` checks."""
-    table = top.table(part)
-    if part not in top:
-        return None
-    name = table.required_text("name", '"wiski"' if part == "surrogate" else '"qlogei"')
-    return {**table.rest(table.names()), "name": name}
-
-
-def _noise(top: TomlTable) -> str | float | None:
-    """What is known about the noise of outcomes."""
-    value = top.document.values.get("noise")
-    if isinstance(value, str):
-        return top.choice("noise", "learned", "none")
-    variance = top.number("noise")
-    if variance is not None and variance <= 0.0:
-        raise top.document.error(
-            ("noise",),
-            "'learned', 'none' or a positive variance",
-            f"{variance:g}",
-            "For exact outcomes, use 'none'.",
-        )
-    return variance
-
-
-def _reference(top: TomlTable) -> Mapping[str, float | None] | None:
-    """The reference point of several objectives, which `load_campaign` checks."""
-    table = top.table("reference")
-    return {name: table.number(name) for name in table.names()} or None
-
-
-def _evaluation(top: TomlTable) -> EvaluationConfig:
-    table = top.table("run")
-    run = EvaluationConfig(
-        table.integer("workers"),
-        table.number("timeout"),
-        table.integer("q"),
-        table.number("seconds"),
-    )
-    table.refuse_unknown()
-    error = table.document.error
-    for name, value in (("timeout", run.timeout), ("seconds", run.seconds)):
-        if value is not None and value <= 0.0:
-            raise error(("run", name), "a positive number", f"{value:g}", "Correct it.")
-    if run.timeout is not None and run.workers is None:
-        raise error(
-            ("run", "timeout"),
-            "timeout with workers",
-            "no workers",
-            "Add workers = 1: an evaluation in the campaign's own process cannot be stopped.",
-        )
-    if run.q is not None and run.workers is not None:
-        raise error(
-            ("run", "q"),
-            "workers or q",
-            "both",
-            "Leave out q: each worker keeps one trial running.",
-        )
-    return run
+def _in_our_words(document: TomlDocument, error: ValidationError) -> ConfigError:
+    """The error for the first wrong key; of a value that may be of several kinds, for all kinds."""
+    first, *others = error.errors()
+    of_key = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]
+    keys = [document.key(one["loc"]) for one in of_key]
+    key = max(keys, key=len)
+    kinds = [one for one, other in zip(of_key, keys, strict=True) if other == key]
+    for one in kinds:
+        wrong = one.get("ctx", {}).get("error")
+        if one["type"] == "missing":
+            wrong = missing(str(one["loc"][-1]))
+        if isinstance(wrong, WrongKey):
+            return document.wrong_key(key, wrong)
+    words = [WORDS[one["type"]].format(**one.get("ctx", {})) for one in kinds]
+    got = kinds[0]["input"]
+    shown = str(got) if isinstance(got, Path) else repr(got)
+    return document.error(key, " or ".join(dict.fromkeys(words)), shown, "Correct it.")

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bo_stream.cli.config import CampaignConfig, PoolFile, read_config
 from bo_stream.cli.error_handling import print_error
-from bo_stream.cli.toml_reader import ConfigError
-from bo_stream.cli.validation import check_choices
+from bo_stream.cli.toml_reader import (
+    ConfigError,
+    Key,
+    TomlDocument,
+    WrongKey,
+    check_keys,
+    sqlite_file,
+    store_url,
+)
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bo_stream.campaign.callbacks import Callback
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.space import Space
+    from bo_stream.cli.config import CampaignConfig, PoolFile
 
 __all__ = [
     "AsJson",
@@ -32,6 +41,21 @@ __all__ = [
     "is_config",
     "load_campaign",
 ]
+
+SETTINGS = (
+    "goal",
+    "budget",
+    "constraints",
+    "failures",
+    "reference",
+    "outcome",
+    "surrogate",
+    "noise",
+    "acquisition",
+    "seed",
+    "initial",
+)
+"""What a campaign takes from its configuration as it is, in the order in which it is checked."""
 
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="A TOML, as bo-stream init writes one.")
@@ -85,55 +109,75 @@ def is_config(where: str) -> bool:
 def create_or_continue(
     config: CampaignConfig, callbacks: Sequence[Callback] = ()
 ) -> LoadedCampaign:
-    """The campaign of a configuration, created if its store does not have it."""
-    return LoadedCampaign(_campaign(config, callbacks), config.store, config)
+    """The campaign of a configuration, created if its store does not have it.
 
-
-def _campaign(config: CampaignConfig, hooks: Sequence[Callback]) -> Campaign:
+    Raises:
+        ConfigError: naming line and key of a setting with which there can be no campaign.
+    """
     _prepare_process()
-    space = _space(config)
-    check_choices(config, space)
     from bo_stream.campaign.campaign import Campaign
-    from bo_stream.campaign.outcomes.goals import read_reference
-    from bo_stream.campaign.outcomes.named_outcomes import (
-        NamedOutcomes,
-        on_inputs,
-        read_goal,
-        spelled_constraints,
-    )
-    from bo_stream.campaign.space.feasible import FeasibleSet
+    from bo_stream.errors import BoStreamError
 
-    with config.document.errors_at("constraints"):
-        names, failures = space.names, config.failures or "ignored"
-        goals, column = read_goal(config.goal)
-        given = spelled_constraints(config.constraints, names, goals, column)
-        NamedOutcomes.of(goals, column, given, names, failures)
-        FeasibleSet.of(space, [text for text in given if on_inputs(text, names)])
-    with config.document.errors_at("reference"):
-        read_reference(config.reference, config.goal)
-    counts = None if isinstance(config.outcome, str) else config.outcome
-    if counts is not None:
-        from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
+    space = _space(config)
+    settings = {name: getattr(config, name) for name in SETTINGS}
+    if isinstance(config.outcome, str):  # a label
+        settings["outcome"] = None
+    settings = {name: value for name, value in settings.items() if value is not None}
+    _check_acquisition(config)
+    try:
+        campaign = Campaign(
+            space, store=config.store, name=config.name, callbacks=callbacks, **settings
+        )
+    except (BoStreamError, TypeError, ValueError) as error:
+        key = _wrong_setting(space, settings)
+        if key is None:
+            raise
+        raise config.document.error_at(key, str(error)) from error
+    return LoadedCampaign(campaign, config.store, config)
 
-        with config.document.errors_at("outcome"):
-            CountOutcome.read_setting(counts)
-    return Campaign(
-        space,
-        config.surrogate,
-        config.acquisition,
-        config.goal,
-        config.store,
-        config.name,
-        budget=config.budget,
-        seed=config.seed,
-        initial=config.initial,
-        noise=config.noise,
-        outcome=counts,
-        constraints=config.constraints,
-        failures=config.failures,
-        reference=cast(Any, config.reference),
-        callbacks=hooks,
-    )
+
+def _check_acquisition(config: CampaignConfig) -> None:
+    """Refuse options that the acquisition function does not have."""
+    from bo_stream.errors import check_not_shadowed
+
+    check_not_shadowed("acquisitions")
+    from acquisitions.build import DATA, OPTIONS
+
+    chosen = config.acquisition or {"name": ""}
+    if chosen["name"] in DATA:
+        try:
+            check_keys(chosen, ["name", *OPTIONS.get(chosen["name"], ())])
+        except WrongKey as error:
+            raise config.document.wrong_key(("acquisition",), error) from error
+
+
+def _wrong_setting(space: Space, settings: Mapping[str, Any]) -> Key | None:
+    """Key of the first setting with which there can be no campaign, after those before it."""
+    from bo_stream.campaign.campaign import Campaign
+    from bo_stream.errors import BoStreamError
+
+    for key, some in _one_by_one(settings):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                Campaign(space, **some)
+        except (BoStreamError, TypeError, ValueError):
+            return key
+    return None
+
+
+def _one_by_one(settings: Mapping[str, Any]) -> Iterator[tuple[Key, dict[str, Any]]]:
+    """Every key with the settings up to it; options of a name are keys, too."""
+    some: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name not in ("surrogate", "acquisition"):
+            some[name] = value
+            yield (name,), some
+            continue
+        some[name] = {"name": value["name"]}
+        yield (name, "name"), some
+        for option in value:
+            some[name][option] = value[option]
+            yield (name, option), some
 
 
 def load_campaign(
@@ -149,6 +193,8 @@ def load_campaign(
     Raises:
         ConfigError: if there is no such store, or several campaigns and no name.
     """
+    from bo_stream.cli.config import read_config
+
     config = read_config(Path(where)) if is_config(where) else None
     name = name if config is None else config.name
     url = existing_store(where)
@@ -177,25 +223,16 @@ def existing_store(where: str) -> str:
         ConfigError: if it is a file that does not exist.
     """
     if is_config(where):
+        from bo_stream.cli.config import read_config
+
         url = read_config(Path(where)).store
         remedy = f"Create it with: bo-stream run {where} (or suggest)"
     else:
-        url, remedy = _store_url(where), "Correct the name of the store."
-    file = _sqlite_file(url)
+        url, remedy = store_url(where, Path.cwd()), "Correct the name of the store."
+    file = sqlite_file(url)
     if file is not None and not file.is_file():
         raise ConfigError(f"There is no store {file}. {remedy}")
     return url
-
-
-def _store_url(store: str) -> str:
-    """URL of a store that may be given by its file."""
-    return store if "://" in store else f"sqlite:///{Path(store).expanduser().resolve()}"
-
-
-def _sqlite_file(url: str) -> Path | None:
-    """File of an SQLite database; None for other stores."""
-    kind, _, path = url.partition(":///")
-    return Path(path) if kind.startswith("sqlite") and path not in ("", ":memory:") else None
 
 
 def _prepare_process() -> None:
@@ -214,51 +251,43 @@ def _space(config: CampaignConfig) -> Space:
     """The space of a configuration."""
     from bo_stream.campaign.space import Box, Pool
 
-    document, given = config.document, config.space
-    if isinstance(given, PoolFile):
-        table = _read_pool(config, given)
+    document, pool, inputs = config.document, config.pool, config.inputs or {}
+    if pool is not None:
+        table = _read_pool(document, pool)
         with document.errors_at("pool"):
-            return Pool(table, given.inputs, given.repeats, given.units)
-    for name, one in given.items():
-        with document.errors_at("inputs", name):
-            Box({name: one.given}, [name] * one.log, integer=[name] * one.integer)
+            return Pool(table, pool.inputs, pool.repeats, pool.units)
+    for name, one in inputs.items():
+        with document.errors_at("inputs", name, "low" if one.values is None else "values"):
+            Box({name: one.allowed}, [name] * one.log, integer=[name] * one.integer)
     with document.errors_at("inputs"):
         return Box(
-            {name: i.given for name, i in given.items()},
-            [name for name, i in given.items() if i.log],
-            {name: i.unit for name, i in given.items() if i.unit},
-            [name for name, i in given.items() if i.integer],
+            {name: one.allowed for name, one in inputs.items()},
+            [name for name, one in inputs.items() if one.log],
+            {name: one.unit for name, one in inputs.items() if one.unit},
+            [name for name, one in inputs.items() if one.integer],
         )
 
 
-def _read_pool(config: CampaignConfig, pool: PoolFile) -> Any:
-    from bo_stream.cli.measurements import read_table
+def _read_pool(document: TomlDocument, pool: PoolFile) -> pd.DataFrame:
+    """The places, by their names if they have some."""
+    from bo_stream.cli.measurements import numbers, numeric_columns, read_table
 
     labels = [] if pool.index is None else [pool.index]
-    with config.document.errors_at("pool", "file"):
+    with document.errors_at("pool", "file"):
         cells = read_table(pool.file, [*(pool.inputs or ()), *labels])
-        table = cells.frame(cells.numeric(pool.inputs, labels)).reset_index(drop=True)
+        table = numbers(pool.file, cells, numeric_columns(pool.file, cells, pool.inputs, labels))
     for column in table.select_dtypes(object).columns.difference(labels):
         if {str(cell).casefold() for cell in table[column]} <= {"true", "false"}:
             table[column] = table[column].str.casefold() == "true"
-    for key in ("inputs", "index"):
-        given = getattr(pool, key)
-        for column in [given] if isinstance(given, str) else given or []:
+    for key, columns in (("inputs", pool.inputs or []), ("index", labels)):
+        for column in columns:
             if column not in table:
-                raise config.document.error(
-                    ("pool", key),
-                    f"columns of {pool.file.name}: {', '.join(map(str, table.columns))}",
-                    f"unknown {column!r}",
-                    "Correct it.",
-                )
+                expected = f"columns of {pool.file.name}: {', '.join(table.columns)}"
+                raise document.error(("pool", key), expected, f"unknown {column!r}", "Correct it.")
     if pool.index is None:
-        return table
-    nameless = [cells.rows[i] for i, name in enumerate(table[pool.index]) if name is None]
-    if nameless:
-        raise config.document.error(
-            ("pool", "index"),
-            f"a name in every row of {pool.file.name}",
-            f"none in row {nameless[0]}",
-            "Name the place.",
-        )
+        return table.reset_index(drop=True)
+    nameless = table.index[table[pool.index].isna()]
+    if len(nameless):
+        expected, got = f"a name in every row of {pool.file.name}", f"none in row {nameless[0]}"
+        raise document.error(("pool", "index"), expected, got, "Name the place.")
     return table.set_index(pool.index)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bo_stream.cli.config import EvaluationConfig, read_config
 from bo_stream.cli.error_handling import INTERRUPTED, print_error
 from bo_stream.cli.load_campaign import (
     CampaignName,
@@ -73,6 +71,8 @@ def _run(
     seconds: float | None,
     create: bool,
 ) -> None:
+    from bo_stream.cli.config import EvaluationConfig, read_config
+
     config = read_config(Path(where)) if create or is_config(where) else None
     named = objective or (config and config.objective)
     total = budget or (config and config.budget)
@@ -82,11 +82,11 @@ def _run(
             f"{where}: Expected the {what} of the campaign; got none. "
             f"Add {what} = ... to the TOML, or --{what} to resume."
         )
-    how = config.run if config else EvaluationConfig(None, None, None)
+    how = (config.run if config else EvaluationConfig()).model_dump()
     if workers is not None:
-        how = replace(how, workers=workers, q=None)
+        how.update(workers=workers, q=None)
     if seconds:
-        how = replace(how, seconds=seconds)
+        how["seconds"] = seconds
     function = _objective(named, where, config if objective is None else None)
 
     from bo_stream.cli.progress import RunProgress
@@ -104,7 +104,7 @@ def _run(
             again += [f"--{option}", str(value)]
     try:
         with progress:
-            loaded.campaign.run(function, total, **asdict(how))
+            loaded.campaign.run(function, total, **how)
     except KeyboardInterrupt:
         print_error(
             f"Stopped. All outcomes so far are in {loaded.store}. To continue: {shlex.join(again)}"

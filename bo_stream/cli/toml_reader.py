@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import difflib
-import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ConfigError", "TomlDocument", "TomlTable", "read_document"]
+__all__ = [
+    "ConfigError",
+    "Key",
+    "TomlDocument",
+    "WrongKey",
+    "check_keys",
+    "read_document",
+    "sqlite_file",
+    "store_url",
+]
 
 Key = tuple[str, ...]
 
 
 class ConfigError(ValueError):
     """An invalid configuration; the message names file, line and key."""
+
+
+class WrongKey(ValueError):
+    """A wrong key of a table.
+
+    Its arguments are the keys inside the table that lead to it, what is expected, what there is,
+    and a remedy.
+    """
 
 
 class TomlDocument:
@@ -44,9 +60,23 @@ class TomlDocument:
             key = key[:-1]
         return self._lines.get(key)
 
+    def key(self, path: Sequence[str | int]) -> Key:
+        """The keys in a path that may have other names between them, as far as they are there."""
+        found, values = list[str](), self.values
+        for name in path:
+            if isinstance(values, Mapping) and name in values:
+                found.append(str(name))
+                values = values[str(name)]
+        return tuple(found)
+
     def error(self, key: Key, expected: str, got: str, remedy: str) -> ConfigError:
         """An error that names a key and its line."""
         return self.error_at(key, f"Expected {expected}; got {got}. {remedy}")
+
+    def wrong_key(self, key: Key, error: WrongKey) -> ConfigError:
+        """The error for a wrong key inside a table."""
+        inner, *said = error.args
+        return self.error((*key, *inner), *said)
 
     def error_at(self, key: Key, message: str) -> ConfigError:
         """An error with any message that names a key and its line."""
@@ -69,6 +99,19 @@ class TomlDocument:
         return self.path.parent / Path(path).expanduser()
 
 
+def check_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse keys of a table that nobody reads.
+
+    Raises:
+        WrongKey: naming the first of them and the key that may have been meant.
+    """
+    for name in table:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            remedy = f"Did you mean {near[0]!r}?" if near else "Leave it out."
+            raise WrongKey((name,), f"keys among {', '.join(known)}", f"unknown {name!r}", remedy)
+
+
 def read_document(path: Path) -> TomlDocument:
     """The document in a file.
 
@@ -85,136 +128,24 @@ def read_document(path: Path) -> TomlDocument:
         raise ConfigError(f"{path} is not a text in UTF-8: {error}.") from error
 
 
-class TomlTable:
-    """A table of a document, whose keys are read one by one and checked for their type.
+def store_url(store: str, folder: Path) -> str:
+    """URL of a store, which may be named by the file of an SQLite database.
 
     Args:
-        document: The document.
-        key: Key of the table; empty for the top of the document.
-        values: Values of the table.
+        store: The URL, or the file.
+        folder: Where files are, unless their path is absolute.
     """
+    url = store if "://" in store else f"sqlite:///{store}"
+    file = sqlite_file(url)
+    if file is None:
+        return url
+    return f"{url.partition(':///')[0]}:///{(folder / file.expanduser()).resolve()}"
 
-    def __init__(self, document: TomlDocument, key: Key = (), values: Any | None = None) -> None:
-        self.document, self.key = document, key
-        values = document.values if values is None else values
-        if not isinstance(values, Mapping):
-            name = ".".join(key)
-            raise document.error(
-                key, f"a table [{name}]", repr(values), f"Write [{name}] and its keys below it."
-            )
-        self._values, self._known = values, list[str]()
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def names(self) -> list[str]:
-        """All keys of the table."""
-        return list(self._values)
-
-    def table(self, name: str) -> TomlTable:
-        """A table inside this one; empty if it is missing."""
-        self._known.append(name)
-        return TomlTable(self.document, (*self.key, name), self._values.get(name, {}))
-
-    def text(self, name: str, default: str | None = None) -> str | None:
-        """A text that is not blank."""
-        value = self._read(name, default)
-        if value is not None and (not isinstance(value, str) or not value.strip()):
-            raise self._wrong_type(name, "a text in quotation marks", value)
-        return value
-
-    def required_text(self, name: str, example: str) -> str:
-        """A text that must not be missing."""
-        value = self.text(name)
-        if value is None:
-            raise self.missing(name, example)
-        return value
-
-    def choice(self, name: str, *options: str) -> str:
-        """One of several texts, which must not be missing."""
-        value = self.required_text(name, options[0])
-        if value not in options:
-            raise self._wrong_type(name, f"one of {', '.join(options)}", value)
-        return value
-
-    def integer(self, name: str, default: int | None = None, least: int = 1) -> int | None:
-        """An integer of ``least`` or more."""
-        value = self._read(name, default)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self._wrong_type(name, f"an integer of {least} or more", value)
-        return value
-
-    def number(self, name: str) -> float | None:
-        """A finite number."""
-        value = self._read(name, None)
-        if value is None:
-            return None
-        plain = isinstance(value, int | float) and not isinstance(value, bool)
-        if not plain or not math.isfinite(value):
-            raise self._wrong_type(name, "a finite number", value)
-        return float(value)
-
-    def boolean(self, name: str) -> bool:
-        """True or false; false if it is missing."""
-        value = self._read(name, False)
-        if not isinstance(value, bool):
-            raise self._wrong_type(name, "true or false", value)
-        return value
-
-    def texts(self, name: str) -> list[str] | None:
-        """A list of texts."""
-        value = self._read(name, None)
-        if value is not None and not (
-            isinstance(value, list) and value and all(isinstance(v, str) for v in value)
-        ):
-            raise self._wrong_type(name, 'a list of texts, such as ["lon", "lat"]', value)
-        return value
-
-    def values(self, name: str) -> list[Any] | None:
-        """A list of anything."""
-        value = self._read(name, None)
-        if value is not None and not isinstance(value, list):
-            raise self._wrong_type(name, 'a list, such as [2, 4, 8] or ["squared", "huber"]', value)
-        return value
-
-    def rest(self, known: list[str]) -> dict[str, Any]:
-        """The values that were not read yet, whose keys have to be among ``known``."""
-        values = {k: v for k, v in self._values.items() if k not in self._known}
-        self._known += known
-        self.refuse_unknown()
-        return values
-
-    def refuse_unknown(self) -> None:
-        """Refuse keys that were never read.
-
-        Raises:
-            ConfigError: naming the first of them and the key that may have been meant.
-        """
-        for name in self._values:
-            if name not in self._known:
-                near = difflib.get_close_matches(name, self._known, 1)
-                raise self.document.error(
-                    (*self.key, name),
-                    f"keys among {', '.join(self._known)}",
-                    f"unknown {name!r}",
-                    f"Did you mean {near[0]!r}?" if near else "Leave it out.",
-                )
-
-    def missing(self, name: str, example: str) -> ConfigError:
-        """The error for a missing key."""
-        where = f" under [{'.'.join(self.key)}]" if self.key else ""
-        return self.document.error(
-            self.key, f"a key {name!r}{where}", "none", f"Add {name} = {example}."
-        )
-
-    def _read(self, name: str, default: Any) -> Any:
-        self._known.append(name)
-        return self._values.get(name, default)
-
-    def _wrong_type(self, name: str, expected: str, value: Any) -> ConfigError:
-        return self.document.error((*self.key, name), expected, repr(value), "Correct it.")
+def sqlite_file(url: str) -> Path | None:
+    """File of an SQLite database; None for other stores."""
+    kind, _, path = url.partition(":///")
+    return Path(path) if kind.startswith("sqlite") and path not in ("", ":memory:") else None
 
 
 def _lines(text: str) -> Iterator[tuple[Key, int]]:

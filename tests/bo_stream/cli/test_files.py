@@ -10,8 +10,7 @@ import pytest
 
 from bo_stream.cli.app import start
 from bo_stream.cli.ask_tell import _whole
-from bo_stream.cli.cells import decimal_marks, read_number
-from bo_stream.cli.measurements import read_table
+from bo_stream.cli.measurements import decimal_marks, numbers, read_number, read_table
 from bo_stream.cli.toml_reader import ConfigError
 
 pytest.importorskip("sqlalchemy")
@@ -126,7 +125,7 @@ def test_separators_in_names(tmp_path: Path) -> None:
     for header in ("flow (mL, 25 C);a, b;y", '"flow (mL, 25 C)";"a, b";y'):
         path.write_text(f"{header}\n1,5;2,5;3\n")
         table = read_table(path, ["flow (mL, 25 C)", "a, b", "y"])
-        assert table.frame(["a, b", "y"]).to_numpy().tolist() == [["1,5", 2.5, 3]]
+        assert numbers(path, table, ["a, b", "y"]).to_numpy().tolist() == [["1,5", 2.5, 3]]
 
 
 POOL = """
