@@ -1,21 +1,18 @@
-"""Rows with timings, tables on disk, and the environment that they were made in."""
+"""Rows with timings, and the environment that they were made in."""
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 
-__all__ = ["Clock", "Row", "clock", "environment", "write_table"]
+__all__ = ["Clock", "Row", "clock", "environment"]
 
 _PACKAGES = ("bo_stream", "torch", "botorch", "gpytorch", "linear_operator", "numpy", "pandas")
 
@@ -92,17 +89,6 @@ def environment() -> dict[str, Any]:
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "platform": f"{platform.system()} {platform.machine()}",
     }
-
-
-def write_table(table: pd.DataFrame, path: str | PathLike[str], about: dict[str, Any]) -> None:
-    """Write a table as CSV and, beside it with the suffix ``.json``, facts about it.
-
-    Missing folders are created.
-    """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    table.to_csv(target, index=False)
-    target.with_suffix(".json").write_text(json.dumps(about, indent=2, default=str) + "\n")
 
 
 def _version(package: str) -> str | None:

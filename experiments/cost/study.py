@@ -24,7 +24,6 @@ from torch import Tensor
 from acquisitions import build
 from acquisitions.build import NAMES
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.records import write_table
 from experiments.benchmarks.timing import alternated, cholesky
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import BadParameter, refuse_unknown
@@ -39,6 +38,7 @@ from experiments.common.study import (
     takes_part,
     without,
 )
+from experiments.common.tables import write_table
 from problems import synthetic
 
 PARTS = {

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from acquisitions import NIPV, response_nipv, select_from_pool
 from bo_stream import WISKI, CountGP
-from bo_stream.campaign.records import Row, write_table
+from bo_stream.campaign.records import Row
 from experiments.active_learning.campaigns import load_cells, provenance
 from experiments.common.study import quiet
+from experiments.common.tables import write_table
 from experiments.counts.maps import draw_percent
 
 POLICIES = ("prevalence", "latent", "logits", "random")

@@ -21,7 +21,6 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor
 
 from bo_stream import ExactGP, OnlineSGPR
-from bo_stream.campaign.records import write_table
 from bo_stream.growth import VIPS, FixedSize
 from bo_stream.scores import score
 from experiments.common.command import TAKES
@@ -30,6 +29,7 @@ from experiments.common.kernels import gaussian, scaled, standardised
 from experiments.common.plots import draw_sizes
 from experiments.common.progress import say
 from experiments.common.study import plain
+from experiments.common.tables import write_table
 from problems.tables import load_table
 
 LEAK = " with leak"

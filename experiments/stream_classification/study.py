@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bo_stream import DirichletClassifier
-from bo_stream.campaign.records import Row, write_table
+from bo_stream.campaign.records import Row
 from experiments.common.command import BadParameter, refuse_unknown
 from experiments.common.progress import say
 from experiments.common.study import (
@@ -28,6 +28,7 @@ from experiments.common.study import (
     takes_part,
     without,
 )
+from experiments.common.tables import write_table
 from experiments.stream_classification.exact import fitted, predicted
 from experiments.stream_classification.labels import MADE_UP, ORDERS, Labelled, at_random, labelled
 

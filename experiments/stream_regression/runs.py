@@ -19,9 +19,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.records import Row, write_table
+from bo_stream.campaign.records import Row
 from experiments.common.data import TableSplit, scores
 from experiments.common.study import ABOUT, quiet, without
+from experiments.common.tables import write_table
 from experiments.stream_regression.methods import Family, Pointwise, method
 from experiments.stream_regression.rows import bounds_of, rows_of, split_of
 

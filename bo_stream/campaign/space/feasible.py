@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
-from bo_stream.campaign.space.base import SpaceOfInputs
 from bo_stream.campaign.space.inputs import Category
+from bo_stream.campaign.space.spaces import SpaceOfInputs
 from bo_stream.errors import InputError, check_not_shadowed
 from bo_stream.mathematics.autograd import lasting_property
 

@@ -25,12 +25,13 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import AcquisitionSearch, Optimiser, rank_by_mean
 from bo_stream.campaign.randomness import evaluating, proposing
-from bo_stream.campaign.records import Clock, Row, clock, environment, write_table
+from bo_stream.campaign.records import Clock, Row, clock, environment
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from bo_stream.campaign.space.feasible import FeasibleSet
 from experiments.common.loops.bo_config import LoopConfig
 from experiments.common.loops.run import PARTS, SimulatedCampaign, SimulatedRun
+from experiments.common.tables import write_table
 
 __all__ = ["COLUMNS", "BOLoop", "FitPolicy", "LoopConfig", "Problem", "regret"]
 

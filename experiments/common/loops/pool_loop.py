@@ -21,13 +21,14 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.randomness import seeded
-from bo_stream.campaign.records import Clock, Row, clock, environment, write_table
+from bo_stream.campaign.records import Clock, Row, clock, environment
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError
 from bo_stream.scores import marginals, noise_variance, score
 from experiments.common.loops.pool_config import PoolConfig, PoolData, Split
 from experiments.common.loops.run import PARTS, SimulatedCampaign, SimulatedRun
+from experiments.common.tables import write_table
 
 __all__ = ["PoolLoop", "PoolConfig", "Policy"]
 

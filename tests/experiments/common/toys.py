@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.records import write_table
+from experiments.common.tables import write_table
 
 
 @dataclass(frozen=True)
