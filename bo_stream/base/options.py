@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
 from gpytorch.means import ConstantMean, Mean, ZeroMean
-from torch import Size, Tensor
+from torch import Size, Tensor, nn
 
 from bo_stream.errors import InputError, OptionError, UnsupportedError
 
@@ -86,6 +87,8 @@ _DEFAULTS: dict[str, Any] = {
 def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
     """The common options, with defaults for those left out.
 
+    Modules that were built in inference mode are copied, because their parameters cannot be fitted.
+
     Raises:
         OptionError: for an unknown option.
     """
@@ -97,7 +100,11 @@ def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
             f"unknown {', '.join(unknown)}",
             "Check the spelling.",
         )
-    return {**_DEFAULTS, **options}
+    given = {**_DEFAULTS, **options}
+    for name, module in given.items():
+        if isinstance(module, nn.Module) and any(p.is_inference() for p in module.parameters()):
+            given[name] = copy.deepcopy(module)
+    return given
 
 
 def publish_signature(family: type) -> None:

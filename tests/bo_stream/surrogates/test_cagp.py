@@ -174,6 +174,15 @@ def test_a_state_with_actions_of_another_number_is_refused():
     assert empty.num_observed == 0
 
 
+def test_a_kernel_built_in_inference_mode_is_fitted_outside_of_it():
+    X, Y, _ = data(12)
+    with torch.inference_mode():
+        m = CaGP(X, Y, covar_module=MaternKernel(2.5).double(), **RAW)
+    before = m.covar_module.lengthscale.item()
+    m.fit(5)
+    assert m.covar_module.lengthscale.item() != before
+
+
 def test_append_is_bordered_and_nothing_is_rebuilt():
     m = model(30, BlockSparse(6))
     m.posterior(m.state.rows.X[:1])
