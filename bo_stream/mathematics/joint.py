@@ -341,7 +341,7 @@ class PointIntegral:
         cov = self._covariance(a)
         if not cov.requires_grad and cov.numel() <= KEPT:
             self.kept[:] = [(a, cov)]
-        return (cov.square() * self.weights).sum(-1)
+        return cov.square() @ self.weights
 
     def conditioned(self, factors: Factors) -> PointIntegral:
         """The sums under the process conditioned on data."""
