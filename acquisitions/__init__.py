@@ -1,13 +1,11 @@
 """Acquisition functions and builders for streaming surrogates."""
 
-from acquisitions.build import NAMES, build, register
-from acquisitions.choice import PoolPolicy
+from acquisitions.build import NAMES, PoolPolicy, build, register
 from acquisitions.classes import BALD, PredictiveEntropy
 from acquisitions.latent import LatentLogExpectedImprovement
 from acquisitions.local_search import LocalSearch
 from acquisitions.nipv import NIPV, response_nipv
-from acquisitions.policies import MaxVariance, Random, near_most_uncertain
-from acquisitions.pool import select_from_pool
+from acquisitions.pool import MaxVariance, Random, near_most_uncertain, select_from_pool
 from acquisitions.thompson import ThompsonSampling
 from acquisitions.trust_region import TrustRegionSampling, TrustRegionSearch
 

@@ -1,7 +1,14 @@
-"""Many functions maximised at once, by a projected BFGS whose steps are batched.
+"""Maximising over continuous and discrete inputs, inside constraints.
 
-An evaluation costs one call for all points, whatever their number. Each has an inverse Hessian and
-a step length of its own, and no point ever gets worse.
+Continuous inputs climb while discrete ones are held; then single discrete inputs change where that
+is better; both in turn, for many points at once, as in [Daulton2022]. Every point stays feasible.
+A climb is a projected BFGS whose steps are batched: an evaluation costs one call for all points,
+each has an inverse Hessian and a step length of its own, and none ever gets worse.
+
+References:
+    [Daulton2022] S. Daulton, X. Wan, D. Eriksson, M. Balandat, M. A. Osborne, E. Bakshy. Bayesian
+        Optimization over Discrete and Mixed Spaces via Probabilistic Reparameterization. NeurIPS
+        2022, appendix on alternating optimisation.
 """
 
 from __future__ import annotations
@@ -9,12 +16,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.models.model import Model
 from torch import Tensor
 
 from acquisitions.domain import Domain
 
-__all__ = ["climb"]
+__all__ = ["alternate", "climb", "maximise_in_turn", "ranked_maxima", "repeats_tell", "unseen"]
 
+ROUNDS = 12
+"""Largest number of changes of discrete inputs."""
+STARTS, EVALUATIONS = 10, 24
+"""Points that a search starts from, and evaluations of their first climb."""
+SPREAD = 512
+"""Candidates over the feasible set."""
+SCALES = (-3.0, -0.3)
+"""Decimal logarithms of the smallest and largest local steps, in widths of the box."""
+NEGLIGIBLE = 1e-3
+"""Noise variance, in variances of the outcomes, below which a repeated evaluation tells nothing."""
+SAME = 1e-9
+"""Points closer than this share of the width in every input are the same."""
 FIRST = 0.03
 """Largest coordinate of the first step, in widths of the box."""
 LARGEST = 0.2
@@ -92,3 +113,147 @@ def _updated(H: Tensor, s: Tensor, y: Tensor, sy: Tensor, eye: Tensor) -> Tensor
     rho = 1.0 / sy[..., None, None]
     a = eye - rho * s.unsqueeze(-1) * y.unsqueeze(-2)
     return a @ H @ a.mT + rho * s.unsqueeze(-1) * s.unsqueeze(-2)
+
+
+@torch.no_grad()
+def alternate(
+    value: Callable[[Tensor], Tensor], X: Tensor, domain: Domain, evaluations: int
+) -> tuple[Tensor, Tensor]:
+    """Local maxima from feasible points, ``batch x k x d``, and their values, ``batch x k``.
+
+    Args:
+        value: Differentiable values ``batch x k`` of points ``batch x k x d``, each of its own
+            point alone.
+        X: Where to start.
+        domain: The feasible set.
+        evaluations: Evaluations of values and gradients in the first climb; later ones have half.
+    """
+    X, f = climb(value, X, domain, evaluations)
+    if not domain.choices:
+        return X, f
+    for _ in range(ROUNDS):
+        N = domain.neighbours(X)
+        values = value(N.flatten(-3, -2)).unflatten(-1, N.shape[-3:-1])
+        best, place = values.max(-1)
+        better = best > f + 1e-9 * f.abs()
+        if not bool(better.any()):
+            break
+        there = N.gather(-2, place[..., None, None].expand(*place.shape, 1, domain.dim)).squeeze(-2)
+        X = torch.where(better.unsqueeze(-1), there, X)
+        f = torch.where(better, best, f)
+        if bool(domain.continuous.any()):
+            X, f = climb(value, X, domain, evaluations // 2)
+    return X, f
+
+
+@torch.no_grad()
+def maximise_in_turn(
+    acquisition: AcquisitionFunction,
+    domain: Domain,
+    q: int,
+    near: Tensor,
+    seen: Tensor,
+    starts: int = STARTS,
+    spread: int = SPREAD,
+) -> Tensor:
+    """Maximisers of an acquisition function, ``q x d``, one after another.
+
+    Points chosen earlier are pending for later ones.
+
+    Args:
+        acquisition: Of one point, or of several with pending ones.
+        domain: The feasible set.
+        q: Number of points.
+        near: Good points, about which some candidates are drawn, ``n' x d``.
+        seen: Points that are not to be repeated, ``n x d``.
+        starts: Points that a search starts from.
+        spread: Candidates over the feasible set.
+    """
+    pending = acquisition.X_pending if q > 1 else None
+    chosen = domain.bounds[:0]
+
+    def value(X: Tensor) -> Tensor:
+        flat: Tensor = acquisition(X.reshape(-1, 1, X.shape[-1]).to(near))
+        return flat.to(X).reshape(X.shape[:-1])
+
+    for _ in range(q):
+        X, _ = ranked_maxima(value, domain, near, starts=starts, spread=spread)
+        X = unseen(X, torch.cat([seen.to(chosen), chosen]), domain)[:1]
+        chosen = torch.cat([chosen, X])
+        if len(chosen) < q:
+            parts = [chosen.to(near)] if pending is None else [pending, chosen.to(near)]
+            acquisition.set_X_pending(torch.cat(parts))
+    return chosen.to(near)
+
+
+@torch.no_grad()
+def ranked_maxima(
+    value: Callable[[Tensor], Tensor],
+    domain: Domain,
+    near: Tensor,
+    unit: Tensor | None = None,
+    starts: int = STARTS,
+    spread: int = SPREAD,
+) -> tuple[Tensor, Tensor]:
+    """Local maxima over the feasible set and then candidates, best first, and all their values.
+
+    Args:
+        value: Differentiable values ``...`` of points ``... x d``.
+        domain: The feasible set.
+        near: Feasible points about which some candidates are drawn; maybe none.
+        unit: Unit of local steps, in widths of the box, ``d``; by default 1.
+        starts: Points that the search starts from.
+        spread: Candidates over the feasible set; half as many are about good points.
+    """
+    X = domain.spread(spread)
+    if len(near):
+        X = torch.cat([X, _about(domain, near.to(X), unit, spread // 2)])
+    f = value(X)
+    first = _starts(f, spread, starts)
+    found, reached = alternate(value, X[first].unsqueeze(0), domain, EVALUATIONS)
+    X, f = torch.cat([found[0], X]), torch.cat([reached[0], f])
+    order = f.argsort(descending=True, stable=True)
+    return X[order], f[order]
+
+
+def _about(domain: Domain, near: Tensor, unit: Tensor | None, count: int) -> Tensor:
+    """Steps of many sizes from good points, in some inputs."""
+    X = near[torch.randint(len(near), (count,))]
+    low, high = SCALES
+    sd = 10.0 ** (low + (high - low) * torch.rand(count, 1).to(X))
+    moving = torch.rand_like(X) < max(0.4, 2.0 / domain.dim)
+    one = torch.randint(domain.dim, (count, 1), device=moving.device)
+    moving = moving.scatter(1, one, True)
+    return domain.perturbed(X, sd if unit is None else sd * unit, moving)
+
+
+def _starts(values: Tensor, spread: int, count: int) -> Tensor:
+    """Rows to start from: the best over the set and about good points, and others by chance."""
+    best = [int(values[:spread].argmax())]
+    if len(values) > spread:
+        best.append(spread + int(values[spread:].argmax()))
+    z = (values - values.mean()) / values.std().clamp_min(1e-300)
+    weights = z.nan_to_num(0.0).exp()
+    weights[best] = 0.0
+    others = min(count, len(values)) - len(best)
+    first = torch.tensor(best, device=values.device)
+    return torch.cat([first, torch.multinomial(weights, others)]) if others > 0 else first[:count]
+
+
+def unseen(X: Tensor, seen: Tensor, domain: Domain) -> Tensor:
+    """The points that were not seen, in order; all of them if every one was seen."""
+    if not len(seen):
+        return X
+    apart = (X.unsqueeze(-2) - seen).abs() > SAME * domain.width
+    new = apart.any(-1).all(-1)
+    return X[new] if bool(new.any()) else X
+
+
+def repeats_tell(model: Model, domain: Domain) -> bool:
+    """Whether a point may be evaluated again: under noise, where all inputs are discrete.
+
+    With a continuous input, a point close by tells as much.
+    """
+    noise = getattr(getattr(model, "likelihood", None), "noise", None)
+    exact = noise is not None and float(noise.detach().max()) < NEGLIGIBLE
+    return not exact and not bool(domain.continuous.any())

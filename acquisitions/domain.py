@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from botorch.utils.sampling import draw_sobol_samples
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.spatial import KDTree
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.autograd import lasting_property
@@ -161,31 +161,19 @@ class Domain:
 
     def spread(self, n: int) -> Tensor:
         """Points of a scrambled Sobol sequence, ``n x d``; likewise inside constraints."""
-
-        def sobol(size: int) -> Tensor:
-            unit = torch.stack([torch.zeros_like(self.width), torch.ones_like(self.width)])
-            return draw_sobol_samples(
-                unit, n=size, q=1, seed=int(torch.randint(2**30, ()))
-            ).squeeze(1)
-
-        return self._feasible(sobol, n)
+        return self._feasible(lambda size: self._sobol(size, int(torch.randint(2**30, ()))), n)
 
     def sequence(self, seed: int, done: int, q: int) -> Tensor:
         """The ``q`` points after the ``done`` first feasible ones of a Sobol sequence, ``q x d``.
 
         Where few points are feasible they are random. They depend on the arguments alone.
         """
-        unit = torch.stack([torch.zeros_like(self.width), torch.ones_like(self.width)])
-        wanted = done + q
-        size = wanted
-        while True:
-            U = draw_sobol_samples(unit, n=size, q=1, seed=seed).squeeze(1)
-            X = self._placed(U)
+        wanted = size = done + q
+        while size < SPARE * max(LONGEST, SPARE * wanted):
+            X = self._placed(self._sobol(size, seed))
             X = X[self.holds(X)]
             if len(X) >= wanted:
                 return X[done:wanted]
-            if size >= max(LONGEST, SPARE * wanted):
-                break
             size *= SPARE
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed + done)
@@ -256,9 +244,14 @@ class Domain:
             walked = self._walked(walked)
         return torch.cat([X, walked])
 
+    def _sobol(self, n: int, seed: int) -> Tensor:
+        """Points of a scrambled Sobol sequence in the unit cube, ``n x d``."""
+        U = SobolEngine(self.dim, scramble=True, seed=seed).draw(n, dtype=self.bounds.dtype)
+        return U.to(self.bounds.device)
+
     def _placed(self, U: Tensor) -> Tensor:
         """Points of the unit cube in the box; discrete inputs take the value at that quantile."""
-        X = torch.lerp(self.bounds[0].expand_as(U), self.bounds[1].expand_as(U), U)
+        X = self.clipped(U * self.width + self.bounds[0])
         for j, values in self.choices.items():
             X[..., j] = values[(U[..., j] * len(values)).long().clamp_max(len(values) - 1)]
         return X
@@ -306,44 +299,30 @@ class Domain:
         Raises:
             InputError: if there is none.
         """
-        d, sizes = self.dim, {j: len(v) for j, v in self.choices.items()}
-        low, high, A = (t.cpu().numpy() for t in (*self.bounds, self.A))
-        b, width = self.b.cpu().numpy(), high - low
-        total = d + 1 + sum(sizes.values())  # inputs, slack, one indicator for each allowed value
-        rows = list[np.ndarray]()
-        least, most = list[float](), list[float]()
-        for a, rhs in zip(A, b, strict=True):
-            row = np.zeros(total)
-            row[:d], row[d] = a, -np.abs(a) @ width
-            rows.append(row)
-            least, most = [*least, rhs], [*most, np.inf]
-        start = d + 1
-        for j, size in sizes.items():
-            one, value = np.zeros(total), np.zeros(total)
-            one[start : start + size] = 1.0
-            value[start : start + size], value[j] = self.choices[j].cpu().numpy(), -1.0
-            rows += [one, value]
-            least, most, start = [*least, 1.0, 0.0], [*most, 1.0, 0.0], start + size
-        bounds = Bounds(
-            np.concatenate([low, np.zeros(total - d)]), np.concatenate([high, np.ones(total - d)])
-        )
-        whole = np.concatenate([np.zeros(d + 1), np.ones(total - d - 1)])
-        goal = np.zeros(total)
-        goal[d] = -1.0
+        (low, high), A, b = self.bounds.cpu().numpy(), self.A.cpu().numpy(), self.b.cpu().numpy()
+        values = [v.cpu().numpy() for v in self.choices.values()]
+        sizes = np.array([len(v) for v in values], dtype=int)
+        chosen = np.repeat(np.eye(len(sizes)), sizes, 1)  # by an indicator of each allowed value
+        inputs, none = np.eye(self.dim)[[*self.choices]], np.zeros((len(sizes), 1))
+        count = len(chosen.T)
+        distances, apart = -np.abs(A) @ (high - low), np.zeros((len(A), count))
+        taken = -chosen * np.concatenate([*values, []])
         found = milp(
-            goal,
-            integrality=whole,
-            bounds=bounds,
-            constraints=LinearConstraint(np.stack(rows), least, most),
+            -np.eye(self.dim + 1 + count)[self.dim],
+            integrality=np.arange(self.dim + 1 + count) > self.dim,
+            bounds=Bounds(np.r_[low, np.zeros(1 + count)], np.r_[high, np.ones(1 + count)]),
+            constraints=[
+                LinearConstraint(np.c_[A, distances, apart], b, np.inf),
+                LinearConstraint(np.c_[inputs, none, taken], 0.0, 0.0),
+                LinearConstraint(np.c_[0.0 * inputs, none, chosen], 1.0, 1.0),
+            ],
         )
         if found.x is None:
             raise InputError(
                 "constraints that some point of the box fulfils", "none such", "Relax them."
             )
-        X = torch.as_tensor(found.x[:d]).to(self.bounds)
-        for j, values in self.choices.items():
-            X[j] = values[(values - X[j]).abs().argmin()]  # the solver's value, but for rounding
-        return self.clipped(X).unsqueeze(0)
+        X = torch.as_tensor(found.x[: self.dim]).to(self.bounds)
+        return self.snapped(self.clipped(X)).unsqueeze(0)  # the solver's value, but for rounding
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -9,9 +9,8 @@ from typing import cast
 import torch
 from torch import Size, Tensor
 
-from acquisitions.ascent import climb
+from acquisitions.ascent import alternate, climb
 from acquisitions.domain import Domain
-from acquisitions.mixed import alternate
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess

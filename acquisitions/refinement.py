@@ -1,16 +1,45 @@
-"""A recommendation refined by polynomials fitted to the outcomes about it (MATHS 12.4)."""
+"""A recommendation refined by polynomials fitted to the outcomes about it (MATHS 12.4).
+
+A Gaussian process resolves all that its kernel allows. Near the optimum of a smooth function that
+is more than the function needs, and the slope has the error of many coefficients. A polynomial of
+second or fourth degree over a wide window has few. Window and degree follow from the data
+[Lepski1997]: a fit is dismissed if one of less bias, of a smaller window and no lower degree, finds
+its maximiser significantly lower than its own.
+
+References:
+    [Lepski1997] O. V. Lepski, E. Mammen, V. G. Spokoiny. Optimal spatial adaptation to
+        inhomogeneous smoothness. Annals of Statistics 25, 1997.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations_with_replacement
 
 import torch
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from torch import Tensor
 
-from acquisitions.local_polynomial import peaks
 from bo_stream.base.gaussian_model import GaussianModel
+from bo_stream.mathematics.autograd import lasting
 
-__all__ = ["refined"]
+__all__ = ["Peak", "peaks", "refined"]
 
+DEGREES = (2, 4)
+WINDOWS = tuple(0.4 * 2.0 ** (-0.5 * k) for k in range(9))
+"""Radii of the windows."""
+MOST_COEFFICIENTS, LEAST = 100, 20
+"""Largest number of coefficients, and number of values that a fit needs for each."""
+MOST_VALUES = 100_000
+"""Number of values from which on some of them are left out."""
+WITHIN = 0.7
+"""Share of a window's radius within which a maximiser must be."""
+SIGMAS = 2.0
+"""Standard errors from which on a difference is significant."""
+STEPS, LONGEST, SPREAD = 12, 0.2, 512
+"""Newton steps, their largest length in radii, and points from the best of which they start."""
 APART = 0.02
 """Half the distance, in widths of the box, over which slopes and curvatures are measured."""
 
@@ -90,3 +119,197 @@ def _expected_loss(mean: Tensor, covariance: Tensor) -> float:
     slope[:, 1 + d : 1 + 2 * d] = -slope[:, 1 : 1 + d]
     along = (V.mT @ slope @ covariance @ slope.mT @ V).diagonal()
     return float((0.5 * along / sizes.abs().clamp_min(1e-300)).sum())
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The maximiser of a fitted polynomial.
+
+    Attributes:
+        x: The point, ``d``.
+        loss: Expected loss of value, by the error of the slope there.
+        degree: Degree of the polynomial.
+        radius: Radius of the window.
+        lost: What the polynomial loses from its maximiser to another point ``d``, and the standard
+            error of that.
+    """
+
+    x: Tensor
+    loss: float
+    degree: int
+    radius: float
+    lost: Callable[[Tensor], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums over points z of monomials f and values y, of weights 1, |z|^2 and |z|^4.
+
+    Attributes:
+        n: Number of points.
+        A: Sums of ``f f'``, ``3 x p x p``.
+        b: Sums of ``f y``, ``3 x p``.
+        yy: Sums of ``y^2``, ``3``.
+    """
+
+    n: int
+    A: Tensor
+    b: Tensor
+    yy: Tensor
+
+    @classmethod
+    def over(cls, Z: Tensor, y: Tensor, powers: Tensor) -> _Sums:
+        """O(n p^2)."""
+        rows, square = _monomials(Z, powers), Z.square().sum(-1)
+        weights = torch.stack([torch.ones_like(square), square, square.square()])
+        A = torch.stack([rows.mT @ (own.unsqueeze(-1) * rows) for own in weights])
+        return cls(len(y), A, (weights * y) @ rows, weights @ y.square())
+
+    def __add__(self, other: _Sums) -> _Sums:
+        yy = self.yy + other.yy
+        return _Sums(self.n + other.n, self.A + other.A, self.b + other.b, yy)
+
+
+def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
+    """Maximisers that no fit of less bias contradicts, the one of least expected loss first.
+
+    O(n p^2) for p coefficients: the sums of a window are those of a smaller one and of the shell
+    about it. 0.1 s for 40,000 values of three inputs.
+
+    Args:
+        X: Points in the unit cube, ``n x d``.
+        y: Noisy values, ``n``.
+        centre: The point about which they are fitted, ``d``.
+    """
+    degrees = [k for k in DEGREES if len(_powers(X.shape[-1], k)) <= MOST_COEFFICIENTS]
+    some = slice(None, None, -(-len(y) // MOST_VALUES))
+    D, y = X[some] - centre, y[some]
+    distances = D.norm(dim=-1)
+    D, y, distances = (values[distances < WINDOWS[0]] for values in (D, y, distances))
+    if not degrees or len(y) < 2:
+        return []
+    powers, scale = _powers(X.shape[-1], degrees[-1]).to(D.device), float(y.std()) + 1e-300
+    D, y = D / WINDOWS[0], (y - y.mean()) / scale
+    sums, found = None, []
+    for k, radius in reversed([*enumerate(WINDOWS)]):
+        shell = distances < radius
+        if k + 1 < len(WINDOWS):
+            shell &= distances >= WINDOWS[k + 1]
+        own = _Sums.over(D[shell], y[shell], powers)
+        sums = own if sums is None else sums + own
+        made = (_fitted(sums, centre, radius, degree, scale) for degree in degrees)
+        found += [peak for peak in made if peak is not None]
+    kept = [peak for peak in found if not any(_contradicts(other, peak) for other in found)]
+    return sorted(kept, key=lambda peak: peak.loss)
+
+
+def _contradicts(other: Peak, peak: Peak) -> bool:
+    """Whether a fit of less bias finds another's maximiser significantly lower than its own."""
+    if other is peak or other.radius > peak.radius or other.degree < peak.degree:
+        return False
+    loss, error = other.lost(peak.x)
+    return loss > SIGMAS * error
+
+
+def _fitted(sums: _Sums, centre: Tensor, radius: float, degree: int, scale: float) -> Peak | None:
+    """The maximiser of a fit in a window; None without one inside.
+
+    Args:
+        sums: Those over the window, with the radius of the largest window as the unit.
+        centre: Centre of the window, ``d``.
+        radius: Its radius.
+        degree: Degree of the polynomial.
+        scale: The unit of the values.
+    """
+    powers = _powers(len(centre), degree).to(centre.device)
+    n, p = sums.n, len(powers)
+    if n < LEAST * p:
+        return None
+    size = radius / WINDOWS[0]  # the monomials' unit becomes the radius of the window
+    units = size ** -powers.sum(-1).to(centre)
+    ones, squares, fourths = sums.A[:, :p, :p] * torch.outer(units, units)
+    A = ones - squares / size**2
+    b = (sums.b[0, :p] - sums.b[1, :p] / size**2) * units
+    inverse = torch.linalg.inv(A + 1e-9 * A.diagonal().mean() * torch.eye(p).to(A))
+    coefficients = inverse @ b
+    twice = ones - 2.0 * squares / size**2 + fourths / size**4  # of the squares of the weights
+    left = sums.yy[0] - sums.yy[1] / size**2 - coefficients @ b
+    noise = left / (A[0, 0] - (inverse * twice).sum())
+    covariance = noise.clamp_min(0.0) * inverse @ twice @ inverse
+    slopes = torch.einsum("kij,j->ki", _derivatives(len(centre), degree).to(A), coefficients)
+    curvatures = torch.einsum("lij,kj->lki", _derivatives(len(centre), degree).to(A), slopes)
+    z = _maximiser(coefficients, slopes, curvatures, powers)
+    row = _monomials(z.unsqueeze(0), powers)[0]
+    sizes, V = torch.linalg.eigh(curvatures @ row)
+    if not (float(z.norm()) <= WITHIN and float(sizes.max()) < 0.0):
+        return None
+    across = V.mT @ (row @ _derivatives(len(centre), degree).to(A))
+    loss = -0.5 * ((across @ covariance * across).sum(-1) / sizes).sum() * scale
+
+    def lost(x: Tensor) -> tuple[float, float]:
+        other = (x - centre) / radius
+        other = other / other.norm().clamp_min(1.0)
+        apart = row - _monomials(other.unsqueeze(0), powers)[0]
+        return float(apart @ coefficients), float(apart @ covariance @ apart) ** 0.5
+
+    return Peak(centre + radius * z, float(loss), degree, radius, lost)
+
+
+def _maximiser(coefficients: Tensor, slopes: Tensor, curvatures: Tensor, powers: Tensor) -> Tensor:
+    """The maximiser within the unit ball, or a point outside on the way to one there.
+
+    Args:
+        coefficients: Those of the polynomial, ``p``.
+        slopes: Those of its derivatives, ``d x p``.
+        curvatures: Those of its second derivatives, ``d x d x p``.
+        powers: Exponents of the monomials, ``p x d``.
+    """
+    d = powers.shape[-1]
+    U = torch.quasirandom.SobolEngine(d, scramble=True, seed=0).draw(SPREAD, dtype=torch.float64)
+    Z = 2.0 * U.to(coefficients) - 1.0
+    Z = torch.cat([Z.new_zeros(1, d), Z[Z.norm(dim=-1) <= 1.0]])
+    z = Z[(_monomials(Z, powers) @ coefficients).argmax()]
+    for _ in range(STEPS):
+        row = _monomials(z.unsqueeze(0), powers)[0]
+        sizes, V = torch.linalg.eigh(curvatures @ row)
+        across = V.mT @ (slopes @ row) / sizes.abs().clamp_min(1e-300)
+        step = V @ across
+        z = z + step * (LONGEST / step.norm().clamp_min(LONGEST))
+        if float(z.norm()) > 1.0:
+            break
+    return z
+
+
+@cache
+@lasting
+def _powers(d: int, degree: int) -> Tensor:
+    """Exponents of the monomials, ``p x d``, the constant first, lower degrees before higher."""
+    rows = []
+    for total in range(degree + 1):
+        for chosen in combinations_with_replacement(range(d), total):
+            rows.append([chosen.count(k) for k in range(d)])
+    return torch.tensor(rows)
+
+
+def _monomials(Z: Tensor, powers: Tensor) -> Tensor:
+    """``n x p``."""
+    table = torch.stack([Z**k for k in range(int(powers.max()) + 1)])
+    product = Z.new_ones(len(Z), len(powers))
+    for k, column in enumerate(powers.T):
+        product = product * table[column, :, k].mT
+    return product
+
+
+@cache
+@lasting
+def _derivatives(d: int, degree: int) -> Tensor:
+    """Coefficients of each monomial's derivative in each input, ``d x p x p``, in columns."""
+    powers = _powers(d, degree).tolist()
+    place = {tuple(own): i for i, own in enumerate(powers)}
+    made = torch.zeros(d, len(powers), len(powers), dtype=torch.float64)
+    for j, own in enumerate(powers):
+        for k, power in enumerate(own):
+            if power:
+                lower = tuple(p - (i == k) for i, p in enumerate(own))
+                made[k, place[lower], j] = power
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from torch import Tensor
 
 from bo_stream.campaign.outcomes.front import (
     OutcomePredictions,
-    best_rows,
     reference_of,
     searched,
     spread_out,
@@ -114,9 +114,8 @@ def front_points(
 ) -> Tensor:
     """The front of the model by expected outcomes, at most `SHOWN` of it; as above."""
     X, rows = _candidates(predictions, where, data, least)
-    here = predictions.at(X)
-    best = best_rows(here.objectives, here.feasible, least)
-    values = here.objectives[best]
+    best = predictions.best(X, least)
+    values = predictions.at(X[best]).objectives
     chosen = _apart(values, SHOWN)
     chosen = best[chosen[values[chosen, 0].argsort(descending=True, stable=True)]]
     return rows[chosen] if isinstance(where.space, Pool) else X[chosen]
@@ -132,7 +131,7 @@ def _candidates(
         return space.points.to(data.X)[rows], rows
     measured, _ = data.complete
     measured = measured[where.domain.contains(measured)]
-    found = searched(predictions, where, data.candidates(), least)
+    found = searched(partial(predictions.best, least=least), where, data.candidates())
     X = torch.cat([measured, found.to(measured)]).unique(dim=0)
     return X, torch.arange(len(X))
 

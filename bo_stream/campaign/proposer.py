@@ -11,8 +11,8 @@ from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.history import Decision, TrialHistory
-from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
+from bo_stream.campaign.proposing.rules import MeasuredChoice
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.space import Pool

@@ -14,8 +14,8 @@ from bo_stream.base.options import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.outcomes.observations import Observations
-from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
+from bo_stream.campaign.proposing.rules import MeasuredChoice
 from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager, chosen_points
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row

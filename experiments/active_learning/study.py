@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from acquisitions.choice import POLICIES
+from acquisitions.build import POLICIES
 from experiments.active_learning.campaigns import KERNELS, SOURCE, LearningRun, load_cells, name_of
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import BadParameter, refuse_unknown

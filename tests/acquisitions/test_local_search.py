@@ -10,7 +10,7 @@ from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
 from acquisitions import LatentLogExpectedImprovement, LocalSearch
-from acquisitions.search import ascend
+from acquisitions.local_search import ascend
 from bo_stream import ExactGP, WarpedGP
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.errors import ShapeError, UnsupportedError

@@ -10,8 +10,7 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from torch import Tensor
 
 from acquisitions import ThompsonSampling
-from acquisitions.local_polynomial import peaks
-from acquisitions.refinement import refined
+from acquisitions.refinement import peaks, refined
 from bo_stream import Box, Campaign, WarpedGP
 
 TOP = torch.tensor([0.45, 0.6], dtype=torch.float64)

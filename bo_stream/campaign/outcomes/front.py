@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,6 @@ from bo_stream.scores import OutcomeDistribution, outcome_distribution, probabil
 __all__ = [
     "OutcomePredictions",
     "PredictedOutcomes",
-    "best_rows",
     "hypervolume",
     "reference_of",
     "searched",
@@ -70,6 +69,27 @@ class OutcomePredictions:
         """
         objectives = self.models[: len(self.outcomes.goals)]
         return torch.stack([probability_higher(one, X, others) for one in objectives])
+
+    def best(self, X: Tensor, least: float) -> Tensor:
+        """Rows of the best points by expected outcomes; the most probable one if none is feasible
+        enough.
+
+        Args:
+            X: ``n x d``.
+            least: The least probability of feasibility.
+
+        Returns:
+            Of one objective all rows that are feasible enough, best first; of several those that
+            are not dominated.
+        """
+        here = self.at(X)
+        rows = (here.feasible >= least).nonzero().squeeze(-1)
+        if not len(rows):
+            return here.feasible.argmax().unsqueeze(0)
+        values = here.objectives[rows]
+        if values.shape[-1] == 1:
+            return rows[values[:, 0].argsort(descending=True, stable=True)]
+        return rows[is_non_dominated(values, deduplicate=True)]
 
 
 @dataclass(frozen=True)
@@ -123,53 +143,30 @@ class PredictedOutcomes:
         return completed * holds.double().mean(0)
 
 
-def best_rows(values: Tensor, probabilities: Tensor, least: float) -> Tensor:
-    """Rows of the best points, best first; the most probable one if none is feasible enough.
-
-    Args:
-        values: ``n x k`` objectives to be maximised; of several, rows that are not dominated.
-        probabilities: ``n`` probabilities of feasibility.
-        least: The least probability.
-    """
-    rows = (probabilities >= least).nonzero().squeeze(-1)
-    if not len(rows):
-        return probabilities.argmax().unsqueeze(0)
-    if values.shape[-1] == 1:
-        return rows[values[rows, 0].argsort(descending=True, stable=True)]
-    return rows[is_non_dominated(values[rows], deduplicate=True)]
-
-
 @torch.no_grad()
-def searched(
-    predictions: OutcomePredictions, where: FeasibleSet, observed: Tensor, least: float
-) -> Tensor:
-    """Points of a box of the best expected outcomes that are feasible enough, ``k x d``.
+def searched(best: Callable[[Tensor], Tensor], where: FeasibleSet, observed: Tensor) -> Tensor:
+    """The best points of a box, ``k x d``, the best one first.
 
     Candidates are the observed points and a sequence over the box, then steps about the best of
-    them. Of one objective, the best point comes first; of several, they are the front.
+    them. It leaves torch's generator alone.
 
     Args:
-        predictions: Predictions of all outcomes.
+        best: Rows of the best of some points ``n x d``, the best one first.
         where: Where to look.
         observed: ``n x d`` points with outcomes.
-        least: The least probability of feasibility.
     """
     domain = where.domain
     with seeded(0, observed.device):
-        points = torch.cat([domain.snapped(observed), domain.sequence(0, 0, OVERVIEW)])
-        points = points[domain.contains(points)]
-        best = _best(predictions, points, least)
+        X = torch.cat([domain.snapped(observed.to(domain.bounds)), domain.sequence(0, 0, OVERVIEW)])
+        X = X[domain.contains(X)]
+        found = X[best(X.to(observed)).to(X.device)]
         for radius in RADII:
-            centres = best[:KEPT][torch.randint(min(len(best), KEPT), (STEPS,))]
+            centres = found[:KEPT][torch.randint(min(len(found), KEPT), (STEPS,))]
             moving = torch.ones_like(centres, dtype=torch.bool)
             moved = domain.perturbed(centres, torch.full_like(centres[:, :1], radius), moving)
-            best = _best(predictions, torch.cat([best, moved]), least)
-    return best
-
-
-def _best(predictions: OutcomePredictions, points: Tensor, least: float) -> Tensor:
-    here = predictions.at(points)
-    return points[best_rows(here.objectives, here.feasible, least)]
+            X = torch.cat([found, moved])
+            found = X[best(X.to(observed)).to(X.device)]
+    return found.to(observed)
 
 
 def spread_out(values: Tensor, count: int) -> Tensor:

@@ -7,9 +7,8 @@ callables. Running trials are pending points for all of them.
 from __future__ import annotations
 
 import inspect
-import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -17,7 +16,6 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.optim.optimize import optimize_acqf
-from botorch.utils.sampling import draw_sobol_samples
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
@@ -75,18 +73,12 @@ class ProposingAcquisition(Protocol):
         ...
 
 
-class AcquisitionBuilder(Protocol):
-    """Builds an acquisition function."""
-
-    def __call__(
-        self, model: StreamingGP, **data: Any
-    ) -> AcquisitionFunction | ProposingAcquisition:
-        """An acquisition function of the surrogate and of those of ``X_baseline``, ``best_f``,
-        ``X_pending``, ``mc_points``, ``bounds``, ``near`` (the points of the best outcomes),
-        ``ensemble``, ``region`` and ``domain`` (`acquisitions.domain.Domain`, unless every point
-        between the bounds is feasible) that the callable has parameters for.
-        """
-        ...
+AcquisitionBuilder = Callable[..., AcquisitionFunction | ProposingAcquisition]
+"""Builds an acquisition function of the surrogate and of those of ``X_baseline``, ``best_f``,
+``X_pending``, ``mc_points``, ``bounds``, ``near`` (the points of the best outcomes), ``ensemble``,
+``region`` and ``domain`` (`acquisitions.domain.Domain`, unless every point between the bounds is
+feasible) that the callable has parameters for.
+"""
 
 
 @dataclass(frozen=True)
@@ -128,15 +120,12 @@ def initial_design(
     if isinstance(space, Pool):
         generator = torch.Generator().manual_seed(seed + done)
         return torch.randperm(len(available), generator=generator)[:q]
-    if not feasible.is_box:
+    if not (feasible.is_box and uniform):
         return feasible.domain.sequence(seed, done, q)
-    if uniform:
-        generator = torch.Generator().manual_seed(seed)
-        low, high = space.tensor_bounds
-        U = torch.rand(done + q, space.dim, dtype=low.dtype, generator=generator)
-        return low + (high - low) * U[done:]
-    points = draw_sobol_samples(space.tensor_bounds, n=done + q, q=1, seed=seed)
-    return points[done:, 0]
+    generator = torch.Generator().manual_seed(seed)
+    low, high = space.tensor_bounds
+    U = torch.rand(done + q, space.dim, dtype=low.dtype, generator=generator)
+    return low + (high - low) * U[done:]
 
 
 @dataclass(frozen=True)
@@ -199,6 +188,9 @@ class AcquisitionSearch:
     targets: Tensor | None = None
     baseline: int = BASELINE
 
+    def __post_init__(self) -> None:
+        check_not_shadowed("acquisitions")
+
     def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
         """The points, or indices into the available rows of the pool."""
         with warnings.catch_warnings():
@@ -215,8 +207,7 @@ class AcquisitionSearch:
             points = space.points.to(bounds)[context.available]
             if isinstance(acqf, ProposingAcquisition):
                 return acqf.select(points, q)
-            check_not_shadowed("acquisitions")
-            from acquisitions import select_from_pool
+            from acquisitions import select_from_pool  # not at the top: it imports bo_stream
 
             return select_from_pool(acqf, points, q)[0]
         if isinstance(acqf, ProposingAcquisition):
@@ -224,8 +215,7 @@ class AcquisitionSearch:
             X = acqf.propose(max(q, ahead))
             return self._replace_failed(bounds, self._checked(X), context.failed)
         if not self.feasible.is_box:
-            check_not_shadowed("acquisitions")
-            from acquisitions.mixed import maximise_in_turn, repeats_tell
+            from acquisitions.ascent import maximise_in_turn, repeats_tell
 
             domain, seen = self.feasible.domain, [context.failed]
             if not repeats_tell(model, domain):
@@ -254,7 +244,7 @@ class AcquisitionSearch:
         """What the builder makes, given the data that it has parameters for."""
         build, bounds = self.build, self.feasible.space.tensor_bounds.to(context.observed)
         names = _data_of(build)
-        if _named(build) is not None and not self.samples:
+        if _name_of(build) is not None and not self.samples:
             model = standardised(model)
         data: dict[str, Any] = {
             "X_pending": context.pending if len(context.pending) else None,
@@ -311,14 +301,11 @@ class AcquisitionSearch:
         """The points, with random ones in place of those at which a trial failed."""
         if not len(failed):
             return X
-        low, high = bounds
 
         def lost(points: Tensor) -> Tensor:
-            apart = (points.unsqueeze(-2) - failed).abs() > SAME * (high - low)
+            apart = (points.unsqueeze(-2) - failed).abs() > SAME * (bounds[1] - bounds[0])
             return (~apart.any(-1)).any(-1, keepdim=True)
 
-        if self.feasible.is_box:
-            return torch.where(lost(X), low + (high - low) * torch.rand_like(X), X)
         drawn = self.feasible.domain.uniform(SPARE * len(X)).to(X)
         free = drawn[~lost(drawn).squeeze(-1)]
         some = free if len(free) else drawn
@@ -330,10 +317,7 @@ class AcquisitionSearch:
             return self.targets
         space = self.feasible.space
         if not isinstance(space, Pool):
-            bounds, count = space.tensor_bounds, TARGETS
-            if not self.feasible.is_box:
-                return self.feasible.domain.sequence(0, 0, count)
-            return draw_sobol_samples(bounds, n=count, q=1, seed=0)[:, 0]
+            return self.feasible.domain.sequence(0, 0, TARGETS)
         points, generator = space.points, torch.Generator().manual_seed(0)
         some = torch.randperm(len(points), generator=generator)[:TARGETS]
         return points if len(points) <= TARGETS else points[some]
@@ -348,20 +332,23 @@ def rank_by_mean(model: StreamingGP, points: Tensor, size: int) -> tuple[Tensor,
     return points[best], float(means[best[0]])
 
 
-def _named(build: AcquisitionBuilder) -> str | None:
+def _name_of(build: AcquisitionBuilder) -> str | None:
     """The name that `acquisitions.build` was bound to, if the builder is that."""
-    ours = sys.modules.get("acquisitions.build")
-    if ours is None or not isinstance(build, partial) or build.func is not ours.build:
+    from acquisitions.build import build as by_name  # not at the top: it imports bo_stream
+
+    if not isinstance(build, partial) or build.func is not by_name or not build.args:
         return None
-    return build.args[0] if build.args else None
+    return str(build.args[0])
 
 
 def _data_of(build: AcquisitionBuilder) -> set[str]:
     """Names of the data that a builder has parameters for and that are not bound yet."""
+    from acquisitions.build import DATA
+
     bound = set(build.keywords) if isinstance(build, partial) else set[str]()
-    name = _named(build)
+    name = _name_of(build)
     if name is not None:
-        return set(sys.modules["acquisitions.build"].DATA.get(name, ())) - bound
+        return set(DATA.get(name, ())) - bound
     parameters = inspect.signature(build).parameters.values()
     names = {p.name for p in parameters}
     if any(p.kind is p.VAR_KEYWORD for p in parameters):

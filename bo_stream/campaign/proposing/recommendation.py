@@ -18,15 +18,14 @@ from typing import Any, cast
 
 import torch
 from botorch.utils.multi_objective.pareto import is_non_dominated
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.outcomes.front import searched
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
-from bo_stream.errors import check_not_shadowed
 from bo_stream.scores import probability_higher
 
 __all__ = ["Candidates", "gains_ahead", "largest_gains", "recommended", "region_of_best", "told_at"]
@@ -44,9 +43,8 @@ COMPARED = 256
 OVERVIEW = 4096
 """Points over a box that may be recommended, beside the maximiser of the mean."""
 
-STEPS, STARTS, TRIES = (0.1, 0.03, 0.01, 0.003), 16, 16
-"""Widths of the steps, in those of the box, by which expected improvements are maximised; points
-that are moved, and how often."""
+STARTS = 16
+"""Points about which each of several expected gains is maximised."""
 
 MANY = 200
 """Number of outcomes from which on polynomials are fitted about the best point."""
@@ -196,17 +194,13 @@ def recommended(
     best, region = _best(model, feasible, data, kernels[0])
     if count == 1 and _is_local(model):
         return best
-    bounds, measured = space.tensor_bounds.to(data.X), data.X
-    if feasible.is_box:
-        spread = draw_sobol_samples(bounds, n=OVERVIEW, q=1, seed=0)[:, 0]
-    else:
-        spread = feasible.domain.sequence(0, 0, OVERVIEW)
-        measured = measured[feasible.domain.contains(measured)]
+    domain = feasible.domain
+    measured = data.X[domain.contains(data.X.to(domain.bounds)).to(data.X.device)]
     measured = _highest(model, measured.unique(dim=0))
-    X = torch.cat([best, measured, spread.to(best)])
+    X = torch.cat([best, measured, domain.sequence(0, 0, OVERVIEW).to(best)])
     made = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
     first = [0] if region is not None or _is_local(model) else []
-    return X[made.best(count, APART * (bounds[1] - bounds[0]), first)]
+    return X[made.best(count, (APART * domain.width).to(X), first)]
 
 
 def _highest(model: StreamingGP, X: Tensor) -> Tensor:
@@ -240,7 +234,6 @@ def _best(
     """The recommended point of a box, ``1 x d``, and its region if a polynomial found it."""
     if _is_local(model):
         return cast(Any, model).recommendation[0].to(data.X).unsqueeze(0), None
-    check_not_shadowed("acquisitions")
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
     from acquisitions.refinement import refined
 
@@ -277,7 +270,6 @@ def gains_ahead(
         outcome: Outcomes from latent values ``... x k``, increasing.
         X: Points, ``k x d``.
     """
-    check_not_shadowed("acquisitions")
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
     from acquisitions.maximise import drawn_at
 
@@ -316,21 +308,9 @@ def largest_gains(
     space = feasible.space
     if isinstance(space, Pool):
         X = space.points.to(observed)[torch.from_numpy(feasible.holds(space.place_values))]
-    elif feasible.is_box:
-        X = draw_sobol_samples(space.tensor_bounds.to(observed), n=OVERVIEW, q=1, seed=0)[:, 0]
-        X = torch.cat([observed, X])
-    else:
-        X = feasible.domain.sequence(0, 0, OVERVIEW).to(observed)
-    found = gains(X)
-    if not feasible.is_box or isinstance(space, Pool):
-        return found.amax(-1)
-    (low, high), generator = space.tensor_bounds.to(X), torch.Generator().manual_seed(0)
-    first = found[0]
-    for step in STEPS:  # around the best points so far
-        best = X[first.topk(STARTS).indices]
-        moves = torch.randn(STARTS, TRIES, space.dim, generator=generator, dtype=torch.float64)
-        near = best.unsqueeze(1) + step * (high - low) * moves.to(X)
-        X = torch.cat([best, near.reshape(-1, space.dim).minimum(high).maximum(low)])
-        new = gains(X)
-        first, found = new[0], torch.cat([found, new], -1)
-    return found.amax(-1)
+        return gains(X).amax(-1)
+
+    def best(X: Tensor) -> Tensor:
+        return gains(X).topk(min(STARTS, len(X)), -1).indices.T.flatten()
+
+    return gains(searched(best, feasible, observed)).amax(-1)

@@ -14,8 +14,8 @@ from torch import Tensor
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.history import BLOCK, Trial, TrialHistory, TrialList
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.measured_choice import MeasuredChoice
 from bo_stream.campaign.proposing.proposals import ProposalContext
+from bo_stream.campaign.proposing.rules import MeasuredChoice
 from bo_stream.errors import InputError
 
 SQUARE = Box({"x": (0.0, 4.0), "y_in": (0.0, 4.0)})

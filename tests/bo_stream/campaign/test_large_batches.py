@@ -11,8 +11,8 @@ import torch
 
 from acquisitions.build import build
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.proposing.large_batches import InParts
 from bo_stream.campaign.proposing.proposals import AcquisitionSearch, Optimiser, ProposalContext
+from bo_stream.campaign.proposing.rules import InParts
 from bo_stream.campaign.space.feasible import FeasibleSet
 
 BOX = Box({"a": (0.0, 1.0), "b": (0.0, 1.0)})

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from acquisitions import local_polynomial
+from acquisitions import refinement
 from bo_stream.mathematics.autograd import lasting_property
 from bo_stream.mathematics.sine_states import Frequencies, assembly_for
 
@@ -26,8 +26,8 @@ def tensors_in(value: Any) -> list[Tensor]:
     ("kept", "arguments"),
     [
         (assembly_for, (FREQUENCIES, 9, (0.3, 0.3), (0.0, 0.0), (1.0, 1.0), torch.device("cpu"))),
-        (local_polynomial._powers, (2, 2)),
-        (local_polynomial._derivatives, (2, 2)),
+        (refinement._powers, (2, 2)),
+        (refinement._derivatives, (2, 2)),
     ],
 )
 def test_caches_hold_no_tensors_of_inference_mode(kept: Any, arguments: Any) -> None:
