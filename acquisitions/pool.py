@@ -4,10 +4,10 @@ Without look-ahead are the largest variance, random choice, and the WISKI study'
 surrogates that cannot fantasize: candidates near the most uncertain test points [Stanton2021]. They
 are baselines for integrated variance.
 
-Selection is greedy. For `NIPV` and `MaxVariance`, every candidate is scored at q = 1 in chunks, and each pick borders a
-factor by one row, so that the batch is never scored again [MATHS 10]. Any other acquisition
-function is maximised one point at a time with the earlier picks pending, as in BoTorch's
-`optimize_acqf_discrete`.
+Selection is greedy. For `NIPV` and `MaxVariance`, every candidate is scored at q = 1 in chunks, and
+each pick borders a factor by one row, so that the batch is never scored again [MATHS 10]. Any other
+acquisition function is maximised one point at a time with the earlier picks pending, as in
+BoTorch's `optimize_acqf_discrete`.
 
 References:
     [MacKay1992] D. J. C. MacKay. Information-based objective functions for active data selection.
