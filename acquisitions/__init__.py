@@ -2,8 +2,7 @@
 
 from acquisitions.build import NAMES, PoolPolicy, build, register
 from acquisitions.classes import BALD, PredictiveEntropy
-from acquisitions.latent import LatentLogExpectedImprovement
-from acquisitions.local_search import LocalSearch
+from acquisitions.local_search import LatentLogExpectedImprovement, LocalSearch
 from acquisitions.nipv import NIPV, response_nipv
 from acquisitions.pool import MaxVariance, Random, near_most_uncertain, select_from_pool
 from acquisitions.thompson import ThompsonSampling

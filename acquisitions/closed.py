@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -99,7 +98,8 @@ class _FromSamples(ABC):
     @concatenate_pending_points
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def _closed(self: Any, X: Tensor, process: PosteriorProcess, reduce: OfSamples) -> Tensor:
-        return _value(self.model, process, X, _Sampled(_drawn(self.sampler, X), reduce))
+        sampled = partial(_sampled, base=_drawn(self.sampler, X), reduce=reduce)
+        return _value(self.model, process, X, sampled)
 
 
 class ClosedUpperConfidenceBound(_FromSamples, qUpperConfidenceBound):
@@ -122,7 +122,7 @@ class ClosedUpperConfidenceBound(_FromSamples, qUpperConfidenceBound):
         super().__init__(model, beta, sampler=sampler, X_pending=X_pending)
 
     def _of_samples(self) -> OfSamples:
-        return _Bound(self.beta_prime)
+        return partial(_bound, width=self.beta_prime)
 
     def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
         return shift + scale * value
@@ -156,9 +156,8 @@ class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
     def _of_samples(self) -> OfSamples | None:
         if self.best_f.numel() > 1:
             return None
-        return _LogImprovement(
-            _in_units(self.best_f, self.model), self.width / shift_and_scale(self.model)[1]
-        )
+        width = self.width / shift_and_scale(self.model)[1]
+        return partial(_log_improvement, best=_in_units(self.best_f, self.model), width=width)
 
     def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
         return value + math.log(scale)
@@ -190,7 +189,7 @@ class ClosedExpectedImprovement(ExpectedImprovement):
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def _closed(self: Any, X: Tensor, process: PosteriorProcess) -> Tensor:
-        improvement = _Improvement(_in_units(self.best_f, self.model))
+        improvement = partial(_improvement, best=_in_units(self.best_f, self.model))
         if _few(X) and process.has_moments:
             return _value(self.model, process, X, improvement)
         f = process.at(self.model.transformed(X))
@@ -266,104 +265,83 @@ def _traced(X: Tensor, process: PosteriorProcess, reduce: OfMoments) -> Tensor:
 # -- values of moments -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Improvement:
+def _improvement(
+    mean: Tensor, cov: Tensor, slopes: bool, *, best: Tensor
+) -> tuple[Tensor, Gradients]:
     """Expected improvement over ``best`` at single points."""
-
-    best: Tensor
-
-    def __call__(self, mean: Tensor, cov: Tensor, slopes: bool) -> tuple[Tensor, Gradients]:
-        sigma = cov.squeeze(-1).clamp_min(SMALLEST).sqrt()
-        u = (mean - self.best) / sigma
-        density, below = phi(u), ndtr(u)
-        value = (sigma * (density + u * below)).squeeze(-1)
-        if not slopes:
-            return value, None
-        rising = (cov.squeeze(-1) >= SMALLEST) * density / (2.0 * sigma)
-        return value, (below, rising.unsqueeze(-1))
+    sigma = cov.squeeze(-1).clamp_min(SMALLEST).sqrt()
+    u = (mean - best) / sigma
+    density, below = phi(u), ndtr(u)
+    value = (sigma * (density + u * below)).squeeze(-1)
+    if not slopes:
+        return value, None
+    rising = (cov.squeeze(-1) >= SMALLEST) * density / (2.0 * sigma)
+    return value, (below, rising.unsqueeze(-1))
 
 
-@dataclass(frozen=True)
-class _Sampled:
-    """A function of samples ``mean + L z``, differentiated through the factor L.
-
-    Attributes:
-        base: Base samples z, ``s x q``.
-        reduce: The function.
+def _sampled(
+    mean: Tensor, cov: Tensor, slopes: bool, *, base: Tensor, reduce: OfSamples
+) -> tuple[Tensor, Gradients]:
+    """A function of samples ``mean + L z`` of base samples z, ``s x q``, differentiated through the
+    factor L.
     """
-
-    base: Tensor
-    reduce: OfSamples
-
-    def __call__(self, mean: Tensor, cov: Tensor, slopes: bool) -> tuple[Tensor, Gradients]:
-        L = psd_safe_cholesky(cov)
-        value, gradients = self.reduce(mean, L, self.base, slopes)
-        if gradients is None:
-            return value, None
-        bar_mean, bar_L = gradients
-        P = (L.mT @ bar_L).tril_()
-        P.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        half = torch.linalg.solve_triangular(L.mT, P, upper=True)
-        return value, (bar_mean, torch.linalg.solve_triangular(L, half, upper=False, left=False))
+    L = psd_safe_cholesky(cov)
+    value, gradients = reduce(mean, L, base, slopes)
+    if gradients is None:
+        return value, None
+    bar_mean, bar_L = gradients
+    P = (L.mT @ bar_L).tril_()
+    P.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+    half = torch.linalg.solve_triangular(L.mT, P, upper=True)
+    return value, (bar_mean, torch.linalg.solve_triangular(L, half, upper=False, left=False))
 
 
-@dataclass(frozen=True)
-class _Bound:
+def _bound(
+    mean: Tensor, L: Tensor, base: Tensor, slopes: bool, *, width: float
+) -> tuple[Tensor, Gradients]:
     """The upper confidence bound; ``width`` times the samples' distances from their mean."""
-
-    width: float
-
-    def __call__(
-        self, mean: Tensor, L: Tensor, base: Tensor, slopes: bool
-    ) -> tuple[Tensor, Gradients]:
-        middle = base.mean(0)
-        base = base - middle
-        away = L @ base.mT
-        level = (mean + L @ middle).unsqueeze(-1)
-        best, which = torch.add(level, away.abs(), alpha=self.width).max(-2, keepdim=True)
-        value = best.mean((-2, -1))
-        if not slopes:
-            return value, None
-        hot = torch.zeros_like(away).scatter_(-2, which, 1.0 / len(base))
-        bar_mean = hot.sum(-1)
-        bar_L = self.width * (hot.mul_(away.sign_()) @ base)
-        bar_L.addcmul_(bar_mean.unsqueeze(-1), middle)
-        return value, (bar_mean, bar_L)
+    middle = base.mean(0)
+    base = base - middle
+    away = L @ base.mT
+    level = (mean + L @ middle).unsqueeze(-1)
+    best, which = torch.add(level, away.abs(), alpha=width).max(-2, keepdim=True)
+    value = best.mean((-2, -1))
+    if not slopes:
+        return value, None
+    hot = torch.zeros_like(away).scatter_(-2, which, 1.0 / len(base))
+    bar_mean = hot.sum(-1)
+    bar_L = width * (hot.mul_(away.sign_()) @ base)
+    bar_L.addcmul_(bar_mean.unsqueeze(-1), middle)
+    return value, (bar_mean, bar_L)
 
 
-@dataclass(frozen=True)
-class _LogImprovement:
+def _log_improvement(
+    mean: Tensor, L: Tensor, base: Tensor, slopes: bool, *, best: Tensor, width: float
+) -> tuple[Tensor, Gradients]:
     """The logarithm of the expected improvement of the best of several points, as BoTorch's.
 
     Improvements are smoothed at the scale ``width``, by a softplus with the tail of a Cauchy
     density; the maximum of their logarithms at `TAU_MAX`, with a quadratic tail.
     """
-
-    best: Tensor
-    width: float
-
-    def __call__(
-        self, mean: Tensor, L: Tensor, base: Tensor, slopes: bool
-    ) -> tuple[Tensor, Gradients]:
-        scaled = ((mean - self.best) / self.width).unsqueeze(-1)
-        x = torch.add(scaled, L @ base.mT, alpha=1.0 / self.width)
-        hill = (x * x).add_(1.0).reciprocal_()
-        plus = softplus(x).add_(hill, alpha=FAT)
-        each = plus.log()
-        top, which = each.max(-2, keepdim=True)
-        beyond = (top - each).mul_(1.0 / TAU_MAX).add_(1.0)
-        share = (beyond * beyond).add_(1.0).reciprocal_()  # half of what is summed
-        total = share.sum(-2, keepdim=True)
-        most = torch.add(top, (2.0 * total).log_(), alpha=TAU_MAX).squeeze(-2)
-        value = most.logsumexp(-1) + math.log(self.width / len(base))
-        if not slopes:
-            return value, None
-        part = beyond.mul_(share).mul_(share).mul_(2.0 / total)
-        part.scatter_add_(-2, which, 1.0 - part.sum(-2, keepdim=True))
-        rise = x.sigmoid().addcmul_(x, hill.square_(), value=-2.0 * FAT).div_(plus)
-        weight = (most.softmax(-1) / self.width).unsqueeze(-2)
-        bar = part.mul_(rise).mul_(weight)
-        return value, (bar.sum(-1), bar @ base)
+    scaled = ((mean - best) / width).unsqueeze(-1)
+    x = torch.add(scaled, L @ base.mT, alpha=1.0 / width)
+    hill = (x * x).add_(1.0).reciprocal_()
+    plus = softplus(x).add_(hill, alpha=FAT)
+    each = plus.log()
+    top, which = each.max(-2, keepdim=True)
+    beyond = (top - each).mul_(1.0 / TAU_MAX).add_(1.0)
+    share = (beyond * beyond).add_(1.0).reciprocal_()  # half of what is summed
+    total = share.sum(-2, keepdim=True)
+    most = torch.add(top, (2.0 * total).log_(), alpha=TAU_MAX).squeeze(-2)
+    value = most.logsumexp(-1) + math.log(width / len(base))
+    if not slopes:
+        return value, None
+    part = beyond.mul_(share).mul_(share).mul_(2.0 / total)
+    part.scatter_add_(-2, which, 1.0 - part.sum(-2, keepdim=True))
+    rise = x.sigmoid().addcmul_(x, hill.square_(), value=-2.0 * FAT).div_(plus)
+    weight = (most.softmax(-1) / width).unsqueeze(-2)
+    bar = part.mul_(rise).mul_(weight)
+    return value, (bar.sum(-1), bar @ base)
 
 
 # -- base samples ------------------------------------------------------------------------------

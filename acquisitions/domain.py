@@ -189,22 +189,24 @@ class Domain:
             X: Feasible points, ``n x d``.
             seen: Points that are not to be repeated, ``n' x d``.
         """
-        again = self._repeats(X, seen)
+        again = self.repeats(X, seen)
         if not bool(again.any()):
             return X
         known = torch.cat([seen.to(X), X[~again]])
         new = X[:0]
         for drawn in self._others(int(again.sum())):
             drawn = drawn.to(X)
-            new = torch.cat([new, drawn[~self._repeats(drawn, torch.cat([known, new]))]])
+            new = torch.cat([new, drawn[~self.repeats(drawn, torch.cat([known, new]))]])
             if len(new) >= int(again.sum()):
                 break
         made, places = X.clone(), again.nonzero().squeeze(-1)[: len(new)]
         made[places] = new[: len(places)]
         return made
 
-    def _repeats(self, X: Tensor, seen: Tensor) -> Tensor:
-        """Which points are closer than `APART` to a seen point or an earlier one: a mask ``n``."""
+    def repeats(self, X: Tensor, seen: Tensor) -> Tensor:
+        """Which points are closer than 1e-6 of the width in every input to a seen point or an
+        earlier one: a mask ``n``.
+        """
         unit = self.width.clamp_min(torch.finfo(self.width.dtype).tiny)
         U, S = (((t.to(unit) - self.bounds[0]) / unit).numpy(force=True) for t in (X, seen))
         again = np.ones(len(U), dtype=bool)

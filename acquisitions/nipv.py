@@ -18,8 +18,8 @@ from typing import Any, cast
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
+from botorch.models.transforms.outcome import Standardize
 from botorch.sampling.base import MCSampler
 from botorch.utils.sampling import draw_sobol_samples
 from botorch.utils.transforms import (
@@ -27,15 +27,9 @@ from botorch.utils.transforms import (
     concatenate_pending_points,
     t_batch_mode_transform,
 )
-from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
-from bo_stream.base.gaussian_model import (
-    GaussianModel,
-    ScaleFreeMultitaskNormal,
-    ScaleFreeNormal,
-    scale_free,
-)
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.errors import InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.joint import Integral
@@ -43,7 +37,7 @@ from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess
 from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["NIPV", "output_scales", "response_nipv"]
+__all__ = ["NIPV", "response_nipv"]
 
 
 class NIPV(AcquisitionFunction):
@@ -114,7 +108,8 @@ class NIPV(AcquisitionFunction):
         self.set_X_pending(X_pending)
         self.register_buffer("mc_points", mc_points.reshape(-1, mc_points.shape[-1]))
         self.register_buffer("weights", _normalised(weights, self.mc_points))
-        self.register_buffer("scales", output_scales(model, posterior_transform, self.mc_points))
+        scales = _output_scales(model, posterior_transform, mc_points.device)
+        self.register_buffer("scales", scales)
         self._transform = model.outcome_map()
         self._process: PosteriorProcess | None = None
         self._sums: Integral | None = None
@@ -135,7 +130,8 @@ class NIPV(AcquisitionFunction):
         model = cast(GaussianModel, self.model)
         transform = model.outcome_map()
         if transform is not self._transform:  # the surrogate was restandardised
-            self.scales = output_scales(model, self.posterior_transform, self.mc_points)
+            device = self.mc_points.device
+            self.scales = _output_scales(model, self.posterior_transform, device)
             self._transform = transform
         return self.scales
 
@@ -183,51 +179,36 @@ def response_nipv(
     return NIPV(model.model, mc_points, X_pending=X_pending, weights=weights, noise=noise)
 
 
-def output_scales(
-    model: GaussianModel, posterior_transform: PosteriorTransform | None, points: Tensor
+def _output_scales(
+    model: GaussianModel, posterior_transform: PosteriorTransform | None, device: torch.device
 ) -> Tensor:
     """Factors from transformed to raw variances for each output: ``m``.
 
-    They are found by passing unit variances through outcome and posterior transform.
-
     Raises:
         UnsupportedError: for several outputs without a posterior transform, and for transforms
-            that do more than scale the variance.
+            that do more than shift, scale and add outputs.
     """
-    m = model.num_outputs
+    m, outcomes = model.num_outputs, model.outcome_map()
     if m > 1 and posterior_transform is None:
         raise UnsupportedError(
             "a posterior_transform from several outputs to one",
             f"none for {m} outputs",
             "Give for example a ScalarizedPosteriorTransform.",
         )
-    X = points.detach().unsqueeze(-2)
-    scales = []
-    for output in range(m):
-        variance = torch.zeros(*X.shape[:-2], m, dtype=torch.float64, device=X.device)
-        variance[..., output] = 1.0
-        mean, cov = torch.zeros_like(variance), DiagLinearOperator(variance)
-        joint = (
-            ScaleFreeMultitaskNormal(mean.unsqueeze(-2), cov)
-            if m > 1
-            else ScaleFreeNormal(mean, cov)
-        )
-        posterior: Any = GPyTorchPosterior(joint)
-        transform = model.outcome_map()
-        if transform is not None:
-            posterior = transform.untransform_posterior(posterior, X=X)
-        if posterior_transform is not None and isinstance(posterior, GPyTorchPosterior):
-            posterior = scale_free(posterior_transform(posterior=posterior, X=X))
-        scale = posterior.variance
-        linear = isinstance(posterior, GPyTorchPosterior) and scale.numel() == len(points)
-        if not linear or not torch.allclose(scale, scale.flatten()[0], atol=0.0):
+    scales = torch.ones(m, dtype=torch.float64, device=device)
+    for transform in (outcomes, posterior_transform):
+        if isinstance(transform, Standardize):
+            scales = scales * transform.stdvs.reshape(-1, m)[0].square().to(scales)
+        elif isinstance(transform, ScalarizedPosteriorTransform):
+            scales = scales * transform.weights.square().to(scales)
+        elif transform is not None:
             raise UnsupportedError(
                 "linear outcome and posterior transforms, the same at every point, to one output",
-                f"variance {tuple(scale.shape)} from {tuple(variance.shape)}",
-                "Use a Standardize, or botorch's qNegIntegratedPosteriorVariance.",
+                type(transform).__name__,
+                "Use Standardize and ScalarizedPosteriorTransform, or botorch's "
+                "qNegIntegratedPosteriorVariance.",
             )
-        scales.append(scale.flatten()[0])
-    return torch.stack(scales).double()
+    return scales
 
 
 def _normalised(weights: Tensor | None, points: Tensor) -> Tensor:

@@ -62,14 +62,20 @@ class MaxVariance(AcquisitionFunction):
         super().__init__(model=model)
         self.set_X_pending(X_pending)
 
+    def noise(self, X: Tensor) -> Tensor:
+        """Transformed noise variances of future outcomes at ``... x q x d`` raw points, ``m x
+        q``.
+        """
+        model = cast(GaussianModel, self.model)
+        return model.typical_noise().unsqueeze(-1).expand(model.num_outputs, X.shape[-2])
+
     @concatenate_pending_points
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at ``batch_shape x q x d`` raw points: ``batch_shape``."""
         model = cast(GaussianModel, self.model)
         f = model.process().at(model.transformed(X))
-        noise = model.typical_noise().unsqueeze(-1).expand(f.mean.shape[-2:])
-        L = chol_psd(f.covariance(f) + torch.diag_embed(noise))
+        L = chol_psd(f.covariance(f) + torch.diag_embed(self.noise(X)))
         return L.diagonal(dim1=-2, dim2=-1).log().sum((-1, -2)).to(X)
 
 
@@ -256,7 +262,7 @@ class _Border:
         self.X = model.transformed(pool)
         self.chunks = self.X.split(chunk_size)
         if noise is None:
-            noises = [_future_noise(acqf, part) for part in pool.split(chunk_size)]
+            noises = [acqf.noise(part) for part in pool.split(chunk_size)]
             self.noise = torch.cat(noises, -1)
         else:
             self.noise = _noise_of(model, pool, noise)
@@ -275,7 +281,7 @@ class _Border:
         if acqf.X_pending is not None:
             s = self.process.at(model.transformed(acqf.X_pending))
             cov, self.H = self._products(s, s)
-            self.C = cov + torch.diag_embed(_future_noise(acqf, acqf.X_pending))
+            self.C = cov + torch.diag_embed(acqf.noise(acqf.X_pending))
             self._extend(s)
 
     def scores(self) -> Tensor:
@@ -330,14 +336,6 @@ def _bordered(C: Tensor, row: Tensor, corner: Tensor) -> Tensor:
 
 def _solve(L: Tensor, B: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(L, B, upper=False)
-
-
-def _future_noise(acqf: NIPV | MaxVariance, X: Tensor) -> Tensor:
-    """Noise variances of future outcomes at raw points, ``o x n``, transformed."""
-    if isinstance(acqf, NIPV):
-        return acqf.noise(X)
-    model = cast(GaussianModel, acqf.model)
-    return model.typical_noise().unsqueeze(-1).expand(model.num_outputs, len(X))
 
 
 def _noise_of(model: GaussianModel, pool: Tensor, noise: Tensor) -> Tensor:

@@ -33,8 +33,6 @@ from bo_stream.mathematics.process import PosteriorProcess
 
 __all__ = ["ThompsonSampling"]
 
-ROUNDS = 5
-"""Times that equal points of a batch are moved apart."""
 OVERVIEW = 2000
 """Points over the box from which the maximum of the mean is climbed."""
 WITHIN_REGION = 0.3
@@ -248,15 +246,11 @@ class ThompsonSampling:
 
     def _distinct(self, X: Tensor) -> Tensor:
         """The batch with equal points moved apart, or replaced by uniform ones."""
-        for attempt in range(ROUNDS):
-            again = _seen_before(X)
-            if not bool(again.any()):
-                break
-            X = X.clone()
-            small = attempt < ROUNDS // 2 and bool(self.domain.continuous.any())
-            count = int(again.sum())
-            X[again] = self._moved(X[again]) if small else self.domain.uniform(count)
-        return X
+        again = self.domain.repeats(X, X[:0])
+        if not bool(again.any()):
+            return X
+        X = X.masked_scatter(again.unsqueeze(-1), self._moved(X[again]))
+        return self.domain.distinct(X, X[:0])
 
     def _usable(self, near: Tensor | None) -> Tensor:
         """Those of some raw points that are feasible."""
@@ -265,15 +259,6 @@ class ThompsonSampling:
             return domain.bounds.new_empty(0, domain.dim)
         X = near.detach().to(domain.bounds).reshape(-1, domain.dim)
         return X[domain.contains(X)]
-
-
-def _seen_before(X: Tensor) -> Tensor:
-    """Which rows equal an earlier one."""
-    _, place = X.unique(dim=0, return_inverse=True)
-    order = place.argsort(stable=True)
-    again = torch.zeros_like(place, dtype=torch.bool)
-    again[order[1:]] = place[order[1:]] == place[order[:-1]]
-    return again
 
 
 def _check_model(model: GaussianModel, ensemble: KernelEnsemble | None) -> None:
