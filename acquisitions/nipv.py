@@ -200,7 +200,7 @@ def _output_scales(
         if isinstance(transform, Standardize):
             scales = scales * transform.stdvs.reshape(-1, m)[0].square().to(scales)
         elif isinstance(transform, ScalarizedPosteriorTransform):
-            scales = scales * transform.weights.square().to(scales)
+            scales = scales * cast(Tensor, transform.weights).square().to(scales)
         elif transform is not None:
             raise UnsupportedError(
                 "linear outcome and posterior transforms, the same at every point, to one output",
