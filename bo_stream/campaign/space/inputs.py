@@ -8,6 +8,7 @@ given *coordinates*: values, or their logarithms.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,8 +34,59 @@ DIGITS = 4.0 * float(np.finfo(np.float64).eps)
 """Relative difference of numbers that rounding in double precision makes."""
 
 
+class Numeric(ABC):
+    """What a range and a finite set of numbers share.
+
+    Attributes:
+        name: Name of the input.
+        log: Whether the scale is logarithmic.
+    """
+
+    name: str
+    log: bool
+
+    @property
+    @abstractmethod
+    def ends(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+
+    def read(self, frame: pd.DataFrame) -> np.ndarray:
+        """Values in a user's frame.
+
+        Raises:
+            InputError: for a missing column, or values that are not finite numbers.
+        """
+        return numbers(frame, self.name)
+
+    def settled(self, values: np.ndarray) -> np.ndarray:
+        """The values, of which those that only rounding took beyond a bound are on it.
+
+        Raises:
+            BoundsError: naming the first value outside the bounds.
+        """
+        low, high = self.ends
+        width = high - low
+        below, above = (CLOSE * (abs(end) if self.log else width) for end in self.ends)
+        least, most = low - max(below, DIGITS * abs(low)), high + max(above, DIGITS * abs(high))
+        outside = (values < least) | (values > most)
+        if outside.any():
+            ends_and_value = told_apart(low, high, values[outside][0])
+            raise BoundsError(
+                f"{self.name!r} between {ends_and_value[0]} and {ends_and_value[1]}",
+                ends_and_value[2],
+                "Give inputs inside the bounds, in their units.",
+            )
+        return np.clip(values, low, high)
+
+    def _on_scale(self, values: np.ndarray) -> np.ndarray:
+        return np.log(values) if self.log else values
+
+    def _off_scale(self, coordinates: np.ndarray) -> np.ndarray:
+        return np.exp(coordinates) if self.log else coordinates
+
+
 @dataclass(frozen=True)
-class Range:
+class Range(Numeric):
     """A continuous input between two bounds.
 
     Attributes:
@@ -59,28 +111,11 @@ class Range:
 
     def coordinates(self, values: np.ndarray) -> np.ndarray:
         """Coordinates of values."""
-        return np.log(values) if self.log else values
+        return self._on_scale(values)
 
     def values(self, coordinates: np.ndarray) -> np.ndarray:
         """Values of coordinates, clipped to the bounds."""
-        found = np.exp(coordinates) if self.log else coordinates
-        return np.clip(found, self.low, self.high)
-
-    def read(self, frame: pd.DataFrame) -> np.ndarray:
-        """Values in a user's frame.
-
-        Raises:
-            InputError: for a missing column, or values that are not finite numbers.
-        """
-        return numbers(frame, self.name)
-
-    def settled(self, values: np.ndarray) -> np.ndarray:
-        """The values, those that only rounding took beyond a bound on it.
-
-        Raises:
-            BoundsError: naming the first value outside the bounds.
-        """
-        return _between_ends(self, values)
+        return np.clip(self._off_scale(coordinates), self.low, self.high)
 
     def labels(self, values: np.ndarray) -> np.ndarray:
         """What users see of values."""
@@ -97,7 +132,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Levels:
+class Levels(Numeric):
     """A numeric input with finitely many values: integers, or values in a list.
 
     Attributes:
@@ -123,44 +158,29 @@ class Levels:
         return self.integers or all(float(value).is_integer() for value in self.allowed)
 
     @cached_property
+    def _numbers(self) -> np.ndarray:
+        return np.asarray(self.allowed, dtype=np.float64)
+
+    @cached_property
     def choices(self) -> np.ndarray:
         """Coordinates of the values that are searched; of very many integers, evenly spread."""
         if len(self.allowed) <= SEARCHED:
-            return self._to(np.asarray(self.allowed, dtype=np.float64))
-        low, high = self._to(np.array(self.ends))
-        spread = np.rint(self._from(np.linspace(low, high, SEARCHED)))
-        return self._to(np.unique(np.clip(spread, *self.ends)))
+            return self._on_scale(self._numbers)
+        low, high = self._on_scale(np.array(self.ends))
+        spread = np.rint(self._off_scale(np.linspace(low, high, SEARCHED)))
+        return self._on_scale(np.unique(np.clip(spread, *self.ends)))
 
     def coordinates(self, values: np.ndarray) -> np.ndarray:
         """Coordinates of values: the very numbers in `choices`."""
         if len(self.allowed) > SEARCHED:
-            return self._to(values)
-        between = np.asarray(self.allowed, dtype=np.float64)
-        between = 0.5 * (between[1:] + between[:-1])
-        return np.asarray(self.choices[np.searchsorted(between, values)])
+            return self._on_scale(values)
+        return np.asarray(self.choices[_nearest(self._numbers, values)])
 
     def values(self, coordinates: np.ndarray) -> np.ndarray:
         """Values of coordinates, which rounding may have moved off them."""
-        found = self._from(coordinates)
         if self.integers:
-            return np.clip(np.rint(found), *self.ends)
-        between = 0.5 * (self.choices[1:] + self.choices[:-1])
-        allowed = np.asarray(self.allowed, dtype=np.float64)
-        return np.asarray(allowed[np.searchsorted(between, coordinates)])
-
-    def _to(self, values: np.ndarray) -> np.ndarray:
-        return np.log(values) if self.log else values
-
-    def _from(self, coordinates: np.ndarray) -> np.ndarray:
-        return np.exp(coordinates) if self.log else coordinates
-
-    def read(self, frame: pd.DataFrame) -> np.ndarray:
-        """Values in a user's frame.
-
-        Raises:
-            InputError: for a missing column, or values that are not finite numbers.
-        """
-        return numbers(frame, self.name)
+            return np.clip(np.rint(self._off_scale(coordinates)), *self.ends)
+        return np.asarray(self._numbers[_nearest(self.choices, coordinates)])
 
     def settled(self, values: np.ndarray) -> np.ndarray:
         """The allowed values that these are, up to rounding.
@@ -169,12 +189,11 @@ class Levels:
             BoundsError: for a value outside the bounds.
             InputError: for one between allowed values.
         """
-        values = _between_ends(self, values)
+        values = super().settled(values)
         if self.integers:
             nearest = np.rint(values)
         else:
-            allowed = np.asarray(self.allowed, dtype=np.float64)
-            nearest = allowed[np.abs(values[:, None] - allowed).argmin(1)]
+            nearest = self._numbers[np.abs(values[:, None] - self._numbers).argmin(1)]
         slack = DIGITS * (self.ends[1] - self.ends[0])
         off = np.abs(values - nearest) > np.maximum(CLOSE * np.abs(values), slack)
         if off.any():
@@ -381,21 +400,9 @@ def _check_positive(name: str, values: Sequence[float], log: bool) -> None:
         )
 
 
-def _between_ends(given: Range | Levels, values: np.ndarray) -> np.ndarray:
-    """The values, of which those beyond an end by rounding are on it."""
-    low, high = given.ends
-    width = high - low
-    below, above = (CLOSE * (abs(end) if given.log else width) for end in given.ends)
-    least, most = low - max(below, DIGITS * abs(low)), high + max(above, DIGITS * abs(high))
-    outside = (values < least) | (values > most)
-    if outside.any():
-        ends_and_value = told_apart(low, high, values[outside][0])
-        raise BoundsError(
-            f"{given.name!r} between {ends_and_value[0]} and {ends_and_value[1]}",
-            ends_and_value[2],
-            "Give inputs inside the bounds, in their units.",
-        )
-    return np.clip(values, low, high)
+def _nearest(points: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Indices of the nearest of sorted points."""
+    return np.searchsorted(0.5 * (points[1:] + points[:-1]), values)
 
 
 def _in_small_letters(label: Any) -> str:
