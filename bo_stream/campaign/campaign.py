@@ -28,11 +28,10 @@ from bo_stream.campaign.changes import (
 )
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.outcomes.goals import Failures, Goals
-from bo_stream.campaign.proposing.choices import NamedChoice, Noise
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.results import CampaignResults
-from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.settings import NamedChoice, Noise, Settings
 from bo_stream.campaign.space import Box, Space
 from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.open_store import open_store

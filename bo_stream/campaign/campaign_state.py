@@ -22,10 +22,9 @@ from bo_stream.campaign.changes import replayed
 from bo_stream.campaign.history import Log, Trial, TrialHistory
 from bo_stream.campaign.outcomes.named_outcomes import COMPLETED
 from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
-from bo_stream.campaign.proposing.fallbacks import falling_back
+from bo_stream.campaign.proposing.fit_policy import Stage, falling_back
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.proposing.recommendation import region_of_best
-from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager, chosen_points
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings

@@ -8,20 +8,8 @@ from typing import Any
 
 from bo_stream.campaign.names import is_text
 from bo_stream.campaign.outcomes.goals import Failures
-from bo_stream.campaign.proposing.choices import NamedChoice, as_named, with_noise
-from bo_stream.campaign.proposing.defaults import (
-    SCHEDULE,
-    SCHEDULES,
-    SMALL,
-    default_acquisition,
-    default_optimiser,
-    default_several,
-    default_surrogate,
-    later_settings,
-)
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.stage import Stage
-from bo_stream.campaign.settings import GIVEN, Settings
+from bo_stream.campaign.proposing.fit_policy import FitPolicy, Stage
+from bo_stream.campaign.settings import GIVEN, NamedChoice, Settings, as_named
 from bo_stream.campaign.space import Box
 from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
@@ -205,55 +193,18 @@ def changed(
         )
     made = settings if budget is None else replace(settings, budget=budget)
     if failures is not None and failures != settings.failures:
-        made = _with_failures(made, failures)
+        made = replace(made, failures=failures)
+        if made.counts is not None:
+            made.named.refuse_counts()
+        made = made.with_defaults()
     if surrogate is not None:
-        made = _with_surrogate(made, surrogate, acquisition is None)
+        chosen, usual = as_named(surrogate), made.fit == made.usual_fit
+        made = replace(made, surrogate=chosen, later=None, why=(GIVEN, made.why[1]))
+        made = replace(made, fit=made.usual_fit if usual else made.fit).with_defaults()
     if acquisition is not None:
-        named = as_named(acquisition, None)
-        made = _in_all_stages(replace(made, why=(made.why[0], GIVEN)), "acquisition", named)
+        why = (made.why[0], GIVEN)
+        made = _in_all_stages(replace(made, why=why), "acquisition", as_named(acquisition))
     return made if fit is None else _in_all_stages(made, "fit", fit)
-
-
-def _with_surrogate(settings: Settings, surrogate: NamedChoice, choose: bool) -> Settings:
-    """Settings with another surrogate, and the schedule and acquisition function chosen for it."""
-    old, new = settings.surrogate, as_named(surrogate, None)
-    name = new["name"] if new is not None else ""
-    why = (GIVEN, settings.why[1])
-    made = replace(settings, surrogate=with_noise(new, settings.noise), later=None, why=why)
-    if settings.fit == SCHEDULES.get("" if old is None else old["name"], SCHEDULE):
-        made = replace(made, fit=SCHEDULES.get(name, SCHEDULE))
-    if choose and settings.why[1] != GIVEN:
-        task = settings.goal, settings.space, settings.named
-        search, reason = default_acquisition(name, *task)
-        made = replace(made, acquisition={"name": search}, why=(GIVEN, reason))
-    return made
-
-
-def _with_failures(settings: Settings, failures: Failures) -> Settings:
-    """Settings by which failed trials are infeasible, or by which they are ignored."""
-    made = replace(settings, failures=failures)
-    named, why = made.named, list(settings.why)
-    if made.counts is not None:
-        named.refuse_counts()
-    made = replace(made, optimiser=default_optimiser(named, settings.optimiser))
-    task, size = (made.space, made.goal), SMALL if made.later is not None else made.budget
-    limits = bool(made.constraints), made.noise
-    if why[0] != GIVEN:
-        default = (
-            default_several(made.space, size, made.noise)
-            if named.joint
-            else default_surrogate(*task, size, *limits)
-        )
-        family, why[0] = default
-        made = replace(made, surrogate=with_noise({"name": family}, made.noise))
-    if why[1] != GIVEN:
-        current = None if made.surrogate is None else made.surrogate["name"]
-        search, why[1] = default_acquisition(current, made.goal, made.space, named)
-        made = replace(made, acquisition={"name": search})
-    if made.later is not None:
-        later = later_settings(*task, None, named, *limits)
-        made = replace(made, later={**later, "fit": made.later["fit"]})
-    return replace(made, why=(why[0], why[1]))
 
 
 def _in_all_stages(settings: Settings, name: str, value: Any) -> Settings:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
 
 from bo_stream.base.composite import CompositeModel
+from bo_stream.base.options import from_plain, to_plain
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.history import Decision
 from bo_stream.campaign.names import first_clash
@@ -26,44 +28,26 @@ from bo_stream.campaign.outcomes.named_outcomes import (
     read_goal,
     spelled_constraints,
 )
-from bo_stream.campaign.proposing.choices import (
-    EXACT_OUTCOMES,
-    NamedChoice,
-    Noise,
-    as_named,
-    checked_name,
-    missing_callable,
-    shown,
-    with_noise,
-)
-from bo_stream.campaign.proposing.defaults import (
-    SCHEDULE,
-    SCHEDULES,
-    SMALL,
-    default_acquisition,
-    default_counted,
-    default_initial,
-    default_optimiser,
-    default_several,
-    default_surrogate,
-    later_settings,
-    starts_small,
-)
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.proposing.fit_policy import FitPolicy, Stage
 from bo_stream.campaign.proposing.proposals import (
     AcquisitionBuilder,
     AcquisitionSearch,
     Optimiser,
     ProposalRule,
 )
-from bo_stream.campaign.proposing.rules import rule_by_name
-from bo_stream.campaign.proposing.stage import Stage
-from bo_stream.campaign.space import Space, space_from_dict
+from bo_stream.campaign.proposing.rules import AUTO, checked_name, rule_by_name, shown
+from bo_stream.campaign.space import Box, Space, space_from_dict
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, StateError
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
 
-__all__ = ["GIVEN", "Settings"]
+__all__ = ["GIVEN", "NamedChoice", "Noise", "Settings", "as_named"]
+
+NamedChoice = str | Mapping[str, Any]
+"""A name, or a mapping of ``name`` and options."""
+
+Noise = Literal["learned", "none"] | float
+"""Whether the noise of outcomes is learned or absent, or its variance."""
 
 SETTINGS_VERSION = 1
 
@@ -76,6 +60,48 @@ LONGEST = 100
 
 COMPLETION_NOISE = 0.02
 """Variance of that: less makes a process ring beside its jump, and more hides a single failure."""
+
+EXACT_OUTCOMES = ("warped", "trust_region")
+"""Families with an option ``noise``."""
+
+SCHEDULE = FitPolicy(
+    then_every=0,
+    growth=1.3,
+    late_growth=2.0,
+    on_surprise=True,
+    max_evals=25,
+    late_max_evals=12,
+)
+"""Default schedule: fit when the outcomes have grown by 1.3, from 300 outcomes on by 2, and when
+predictions are significantly worse than they promise."""
+
+SCHEDULES = {
+    "warped": FitPolicy(then_every=0, growth=1.03),
+    "trust_region": FitPolicy(then_every=0, on_request=True),
+}
+"""Schedules of the families that have their own."""
+
+SMALL = 200
+"""Trials up to which an exact process with a warped outcome is the default."""
+
+FEW = 500
+"""Observations up to which an exact Gaussian process is as fast as any streaming one."""
+
+LARGE, MANY_INPUTS = 1000, 10
+"""Trials and inputs from which on a trust region is the default."""
+
+FEW_INPUTS = 3
+"""Inputs up to which sums over a grid of frequencies or nodes are small."""
+
+USUAL, SEVERAL = Optimiser(), Optimiser(options={"maxiter": 50, "sample_around_best": True})
+"""Effort of a search by one surrogate, and by several, of which an evaluation costs more."""
+
+
+class Default(NamedTuple):
+    """A default and its reason, a sentence."""
+
+    name: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -184,40 +210,133 @@ class Settings:
         if counts is not None:
             counts.check_settings(space, str(goal), surrogate, noise, EXACT_OUTCOMES)
             named.refuse_counts()
-        small = surrogate is acquisition is outcome is None and starts_small(space, goal, budget)
-        size = SMALL if small else budget
-        limits = bool(constraints), noise
-        family, why_family = default_surrogate(space, goal, size, *limits)
-        if named.joint:
-            family, why_family = default_several(space, size, noise)
-        elif counts is not None:
-            family, why_family = default_counted(space)
-        chosen = as_named(surrogate, family)
-        name = None if chosen is None else chosen["name"]
-        search, why_search = default_acquisition(name, goal, space, named)
+        small = surrogate is acquisition is outcome is None and budget is None and goal != "learn"
+        later = {} if fit is None else {"fit": asdict(fit)}
+        wanted = 2 * space.dim + 2
+        if budget is not None:
+            wanted = max(2, min(wanted, budget // 3))
         settings = cls(
             space,
             goal,
-            with_noise(chosen, noise),
-            as_named(acquisition, search),
+            None if surrogate is None else as_named(surrogate),
+            None if acquisition is None else as_named(acquisition),
             secrets.randbits(31) if seed is None else seed,
-            default_initial(space, budget) if initial is None else initial,
-            fit or SCHEDULES.get(name or "", SCHEDULE),
-            default_optimiser(named, optimiser),
-            targets,
+            wanted if initial is None else initial,
+            optimiser=optimiser or USUAL,
+            targets=targets,
             restandardise=counts is None,
             budget=budget,
             noise="learned" if noise is None else noise,
-            why=(GIVEN if surrogate else why_family, GIVEN if acquisition else why_search),
-            later=later_settings(space, goal, fit, named, *limits) if small else None,
+            why=("" if surrogate is None else GIVEN, "" if acquisition is None else GIVEN),
+            later=later if small and isinstance(space, Box) else None,
             outcome=None if counts is None else counts.to_dict(),
             constraints=tuple(None if callable(c) else c for c in constraints),
             column=column,
             failures=failures,
             reference=named.reference,
-        )
+        ).with_defaults()
+        settings = replace(settings, fit=fit or settings.usual_fit)
         settings.stages(settings.feasible(constraints), surrogate, acquisition)  # or refuse
         return settings
+
+    def with_defaults(self) -> Settings:
+        """The settings in which all that was not asked for suits the rest.
+
+        These are the surrogate, the acquisition function, the effort of searches, and what follows
+        them where there are more outcomes.
+
+        Raises:
+            InputError: for noise that the surrogate cannot be told about.
+        """
+        made = self
+        if self.why[0] != GIVEN:
+            family = self._default_surrogate(self.budget if self.later is None else SMALL)
+            why = (family.why, self.why[1])
+            made = replace(made, surrogate={"name": family.name}, why=why)
+        made = replace(made, surrogate=_with_noise(made.surrogate, self.noise))
+        if self.why[1] != GIVEN:
+            search = made._default_acquisition()
+            why = (made.why[0], search.why)
+            made = replace(made, acquisition={"name": search.name}, why=why)
+        if made.optimiser in (USUAL, SEVERAL):
+            made = replace(made, optimiser=SEVERAL if made.named.joint else USUAL)
+        return made if made.later is None else replace(made, later=made._for_more(made.later))
+
+    def _default_surrogate(self, budget: int | None) -> Default:
+        """The default family, by outcomes, goal, number of inputs, noise, and this budget.
+
+        Without a budget, it is the one for many trials.
+        """
+        space, joint = self.space, self.named.joint
+        d, categories = space.dim, bool(space.categories)
+        gridded, exact = d <= FEW_INPUTS and not categories, self.noise == "none"
+        if self.outcome is not None:
+            name = "wiski" if d <= FEW_INPUTS else "hsgp"
+            name = "node_wiski" if categories else name
+            return Default(name, "Counts, whose likelihood is their own: a step of constant cost.")
+        optimises = joint or (self.goal != "learn" and isinstance(space, Box))
+        if optimises and budget is not None and budget <= SMALL:
+            return Default("warped", f"An exact process for at most {SMALL} trials.")
+        large = budget is not None and budget >= LARGE and d >= MANY_INPUTS
+        local = space.is_continuous and not self.constraints and not joint
+        if optimises and (large or exact) and local:
+            many = f"{MANY_INPUTS} inputs or more, and {LARGE} trials or more."
+            return Default("trust_region", "Exact outcomes of many trials." if exact else many)
+        if exact:
+            return Default("warped", "Exact outcomes.")
+        if optimises and gridded:
+            return Default("hsgp", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
+        if budget is not None and budget <= FEW:
+            return Default("exact", f"An exact process for at most {FEW} trials.")
+        if gridded:
+            return Default("wiski", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
+        return Default("node_wiski", "Nodes at the data: a step of constant cost.")
+
+    def _default_acquisition(self) -> Default:
+        """The default acquisition function, by goal, outcomes, surrogate and space."""
+        if len(self.named.goals) > 1:
+            return Default("qlognehvi", "Several objectives: the hypervolume below their front.")
+        if self.named.joint:
+            why = "Expected improvement among what satisfies the constraints."
+            return Default("qlognei", why)
+        if self.goal == "learn":
+            return Default("nipv", "The goal is to learn the outcome everywhere.")
+        match self.family:
+            case "warped" if isinstance(self.space, Box):
+                return Default("logei", "Evaluations are few: each point is searched for locally.")
+            case "trust_region":
+                return Default("trust_region", "The surrogate is local to a region.")
+            case "hsgp":
+                why = "The maximiser of a sample of sine features costs little."
+                return Default("thompson", why)
+        if self.space.categories:
+            why = "Categories: samples are drawn at points, not as functions."
+            return Default("qlogei", why)
+        return Default(AUTO, "By the measured seconds of evaluations and decisions.")
+
+    def _for_more(self, later: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings for more outcomes than a small campaign has, as plain data."""
+        family = self._default_surrogate(None)
+        chosen = _with_noise({"name": family.name}, self.noise)
+        made = replace(self, surrogate=chosen)
+        search = made._default_acquisition()
+        return {
+            "start": SMALL + 1,
+            "surrogate": chosen,
+            "acquisition": {"name": search.name},
+            "fit": later.get("fit") or asdict(made.usual_fit),
+            "why": (family.why, search.why),
+        }
+
+    @property
+    def family(self) -> str | None:
+        """Name of the surrogate; None for a callable."""
+        return None if self.surrogate is None else self.surrogate["name"]
+
+    @property
+    def usual_fit(self) -> FitPolicy:
+        """The schedule that is the default for the surrogate."""
+        return SCHEDULES.get(self.family or "", SCHEDULE)
 
     @property
     def clash(self) -> str | None:
@@ -385,9 +504,9 @@ class Settings:
                 remedy = "Tell counts to a bo_stream.Campaign with `outcome`."
                 raise InputError("a surrogate of measurements", given.__name__, remedy)
             return given
-        choice = as_named(given, None) if given is not None else self.surrogate
+        choice = self.surrogate if given is None else as_named(given)
         if choice is None:
-            raise missing_callable("surrogate")
+            raise _missing_callable("surrogate")
         options = dict(choice)
         name = checked_name(options.pop("name"), FAMILIES, "a surrogate")
         options = in_loops(name, options)
@@ -412,9 +531,9 @@ class Settings:
         search = partial(AcquisitionSearch, feasible, optimiser=self.optimiser, targets=targets)
         if callable(given):
             return search(cast(AcquisitionBuilder, given))
-        choice = as_named(given, None) if given is not None else self.acquisition
+        choice = self.acquisition if given is None else as_named(given)
         if choice is None:
-            raise missing_callable("acquisition")
+            raise _missing_callable("acquisition")
         return rule_by_name(choice, search, feasible, self.named, self.surrogate)
 
     @property
@@ -429,7 +548,7 @@ class Settings:
         On Hartmann's function of six inputs, local searches from uniform points found the global
         optimum in 17 of 20 runs, from Sobol points in 18 of 30.
         """
-        return self.surrogate is not None and self.surrogate["name"] == "warped"
+        return self.family == "warped"
 
     @property
     def exact(self) -> bool:
@@ -463,3 +582,56 @@ def _difference(stored: Any, new: Any, name: str) -> str:
         if mine != theirs:
             return _difference(mine, theirs, str(key))
     return f"{name}: {shown(new)[:LONGEST]} in place of {shown(stored)[:LONGEST]}"
+
+
+def as_named(choice: NamedChoice | Callable[..., Any]) -> Mapping[str, Any] | None:
+    """A choice as name and options; None for a callable.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if isinstance(choice, str):
+        return {"name": choice}
+    if isinstance(choice, Mapping) and isinstance(choice.get("name"), str):
+        return {option: to_plain(from_plain(option, value)) for option, value in choice.items()}
+    if callable(choice):
+        return None
+    raise InputError(
+        "a name, a mapping of name and options, or a callable",
+        repr(choice),
+        "For example 'wiski', {'name': 'wiski', 'grid_size': 20}, or a function.",
+    )
+
+
+def _with_noise(chosen: Mapping[str, Any] | None, noise: Noise | None) -> Mapping[str, Any] | None:
+    """The surrogate with its option ``noise``.
+
+    Raises:
+        InputError: for noise that the surrogate cannot be told about.
+    """
+    if noise is None or noise == "learned":
+        return chosen
+    if noise != "none":
+        if isinstance(noise, str | bool) or not (noise > 0.0 and math.isfinite(noise)):
+            raise InputError(
+                "noise, 'learned', 'none' or a positive variance",
+                repr(noise),
+                "Give the variance of a repeated measurement, or leave it out.",
+            )
+        return chosen
+    if chosen is None or chosen["name"] not in EXACT_OUTCOMES:
+        raise InputError(
+            f"one of the surrogates {', '.join(EXACT_OUTCOMES)} for noise='none'",
+            f"{shown(chosen)}",
+            "Use one of these, or give a small variance of the noise.",
+        )
+    return {**chosen, "noise": "none"}
+
+
+def _missing_callable(what: str) -> InputError:
+    """The error for a callable that has to be given again."""
+    return InputError(
+        f"the {what}, a callable that the store cannot hold",
+        "none",
+        f"Give it again: Campaign.resume(url, name, {what}=...).",
+    )

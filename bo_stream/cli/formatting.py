@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bo_stream.campaign.figures import goal, is_single, label
-from bo_stream.campaign.outcomes.winsorising import SPREADS
+from bo_stream.campaign.outcomes.observations import SPREADS
 from bo_stream.errors import StateError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["LIKELIHOODS", "CountOutcome", "fits_twice", "latent_surrogate"]
+__all__ = ["LIKELIHOODS", "CountOutcome", "latent_surrogate"]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     "binomial": likelihoods.Binomial,
@@ -225,11 +225,6 @@ class CountOutcome:
 def latent_surrogate(model: Any) -> StreamingGP:
     """The surrogate of latent values under counts, or the surrogate itself."""
     return cast(StreamingGP, model.model if isinstance(model, CountGP) else model)
-
-
-def fits_twice(model: Any) -> bool:
-    """Whether a fit may stay at hyperparameters that explain counts by their nugget alone."""
-    return isinstance(model, CountGP) and model.informative
 
 
 def _refuse(

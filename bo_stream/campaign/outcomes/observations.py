@@ -1,20 +1,29 @@
-"""Outcomes of a campaign as tensors."""
+"""Outcomes of a campaign as tensors, and the least one that a surrogate learns."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
-__all__ = ["Observations", "PartlyObserved"]
+__all__ = ["SPREADS", "Observations", "PartlyObserved", "least_learned"]
 
 TOP, LATEST, BEST = 256, 64, 16
 
 MOST = 256
 """Number of points up to which all may matter for the next trials of several outcomes; of more,
 the latest do and the best by each outcome."""
+
+SPREADS = 20.0
+"""Worse outcomes than so many spreads below the median are learned as if they were there."""
+
+EARLY = 20
+"""Number of first outcomes whose spread counts, too: later ones may all be near the optimum."""
+
+FEWEST = 4
 
 
 @dataclass(frozen=True)
@@ -121,3 +130,25 @@ class PartlyObserved:
     def best(self) -> Tensor:
         """The latest points, ``k x d``."""
         return self.X[-LATEST:]
+
+
+def least_learned(Y: Tensor) -> float:
+    """The least outcome to learn, of those to be maximised, ``n x 1``: O(n log n).
+
+    Penalties then do not hide what is worth knowing.
+    The spread is twice the distance from the median to the upper quartile, so that less than half
+    of the outcomes, the bad ones, do not move it: of the first 20 outcomes or of all, whichever is
+    larger. The median is the lower of the two. Without a spread there is no limit.
+    """
+    if len(Y) < FEWEST:
+        return -math.inf
+    parts = [_centre_and_spread(part[:, 0]) for part in (Y[:EARLY], Y)]
+    centre, spread = min(c for c, _ in parts), max(s for _, s in parts)
+    limit = centre - SPREADS * spread
+    return limit if spread > 0.0 and math.isfinite(limit) else -math.inf
+
+
+def _centre_and_spread(values: Tensor) -> tuple[float, float]:
+    ordered, last = values.sort().values, len(values) - 1
+    centre = float(ordered[last // 2])
+    return centre, 2.0 * (float(ordered[-(-3 * last // 4)]) - centre)

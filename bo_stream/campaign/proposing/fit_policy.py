@@ -1,12 +1,31 @@
-"""When hyperparameters are fitted in a campaign or a simulated run, and at what cost."""
+"""When hyperparameters are fitted in a campaign or a simulated run, at what cost, and what a
+campaign does where that fails: it warns, and goes on in a simpler way.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from bo_stream.errors import InputError
+from linear_operator.utils.errors import NotPSDError
 
-__all__ = ["FitPolicy", "least_growth"]
+from bo_stream.base.fitting import FitReport
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.proposing.proposals import ProposalRule
+from bo_stream.errors import BoStreamError, FallbackWarning, InputError, StateError
+from bo_stream.surrogates.counts import CountGP
+
+__all__ = ["FitPolicy", "Stage", "falling_back", "fitted_or_kept", "least_growth"]
+
+FAILURES = (ArithmeticError, MemoryError, NotPSDError, RuntimeError, ValueError)
+REFUSALS = (InputError, StateError)
+BUGS = (NotImplementedError, RecursionError)
+
+FRESH_BELOW = 1000
+"""Number of counts below which they are also fitted from first hyperparameters: few counts may be
+explained by the nugget alone, and a fit that starts there may stay there."""
 
 FEW = 300
 """Number of outcomes at the last fit from which on the late settings hold."""
@@ -100,3 +119,89 @@ class FitPolicy:
 def least_growth(n: int) -> float:
     """Smallest growth after n outcomes that leads to a fit, or to a score of a large batch."""
     return LEAST_GROWTH if n < FEW else LATE_LEAST_GROWTH
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a campaign uses from a number of outcomes on.
+
+    Attributes:
+        make: Builds the surrogate: ``(X, Y, Yvar, bounds=..., outcome_transform=...)``.
+        policy: When hyperparameters are fitted; a step is a batch told since the surrogate was
+            built.
+        rule: Chooses trials.
+        start: Number of outcomes from which it is used.
+        named: Whether none of this is a user's callable, whose errors are raised.
+    """
+
+    make: Callable[..., StreamingGP]
+    policy: FitPolicy
+    rule: ProposalRule
+    start: int = 0
+    named: bool = True
+
+    @property
+    def samples(self) -> bool:
+        """Whether trials may be chosen by samples of the posterior."""
+        return bool(getattr(self.rule, "samples", False))
+
+
+@contextmanager
+def falling_back(
+    consequence: str, *, allowed: bool = True, checked: bool = False
+) -> Iterator[None]:
+    """End the block with a warning if its arithmetic fails or memory is exhausted.
+
+    Refusals of arguments are raised, and so is everything if the block calls a user's code.
+
+    Args:
+        consequence: What happens instead, a sentence.
+        allowed: Whether to fall back at all.
+        checked: Whether outcomes were checked before, so that refusing their values or a state is
+            a failure of arithmetic, too.
+    """
+    try:
+        yield
+    except FAILURES as error:
+        refused = isinstance(error, BoStreamError) and not (checked and type(error) in REFUSALS)
+        if not allowed or refused or isinstance(error, BUGS):
+            raise
+        reason = f"{type(error).__name__}: {str(error).strip()[:200]}"
+        warnings.warn(f"{consequence} ({reason})", FallbackWarning, stacklevel=3)
+
+
+def fitted_or_kept(
+    model: StreamingGP,
+    fresh: Callable[[], StreamingGP],
+    limits: tuple[int | None, int | None],
+    later: bool,
+    named: bool,
+) -> tuple[StreamingGP, FitReport | None]:
+    """The surrogate after a fit; one fitted from first hyperparameters if that fails, or as it was.
+
+    Args:
+        model: The surrogate.
+        fresh: Builds a new one of the same outcomes.
+        limits: Maximum numbers of evaluations: of this fit, and of one from first hyperparameters.
+        later: Whether the surrogate was fitted before.
+        named: Whether it is none of a user's callable, whose errors are raised.
+
+    Returns:
+        The surrogate, and the report of the fit, None if both failed.
+    """
+    again = "A fit starts again from first hyperparameters."
+    with falling_back(again, allowed=named, checked=True):
+        report = model.fit(limits[0])
+        counts = isinstance(model, CountGP) and model.informative
+        if later and counts and model.num_observed < FRESH_BELOW:
+            other = fresh()
+            anew = other.fit(limits[1])
+            spent = report.evaluations + anew.evaluations
+            if anew.value > report.value:
+                model, report = other, anew
+            report = replace(report, evaluations=spent)
+        return model, report
+    with falling_back("Hyperparameters stay.", allowed=named, checked=True):
+        other = fresh()
+        return other, other.fit(limits[1])
+    return model, None

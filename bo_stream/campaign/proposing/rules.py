@@ -8,7 +8,7 @@ that are too large for it are chosen in parts, or by samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -20,8 +20,6 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.history import Decision
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
-from bo_stream.campaign.proposing.choices import checked_name, shown
-from bo_stream.campaign.proposing.defaults import AUTO
 from bo_stream.campaign.proposing.proposals import (
     AcquisitionBuilder,
     AcquisitionSearch,
@@ -32,7 +30,18 @@ from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, check_not_shadowed
 
-__all__ = ["SEARCHES", "InParts", "MeasuredChoice", "rule_by_name"]
+__all__ = [
+    "AUTO",
+    "SEARCHES",
+    "InParts",
+    "MeasuredChoice",
+    "checked_name",
+    "rule_by_name",
+    "shown",
+]
+
+AUTO = "auto"
+"""Name of the choice between ``qlogei`` and ``thompson`` by measured seconds."""
 
 SEARCHES = {
     "logei": ("LocalSearch", "warped"),
@@ -240,3 +249,21 @@ class InParts:
         others = torch.ones(len(points), dtype=torch.bool)
         others[first] = False
         return torch.cat([points[first], points[others][: q - len(first)]])
+
+
+def checked_name(name: Any, names: Iterable[str], what: str) -> str:
+    """A name that is among the known ones.
+
+    Raises:
+        InputError: for another one.
+    """
+    if name not in names:
+        raise InputError(
+            f"the name of {what}, one of {', '.join(names)}", repr(name), "Choose one of these."
+        )
+    return cast(str, name)
+
+
+def shown(setting: Any) -> str:
+    """A setting for a message; None stands for a callable."""
+    return "a callable" if setting is None else str(setting)

@@ -19,13 +19,14 @@ from bo_stream.base.fitting import Surprise
 from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
 from bo_stream.campaign.history import Log
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
-from bo_stream.campaign.outcomes.observations import Observations
-from bo_stream.campaign.outcomes.winsorising import least_learned
-from bo_stream.campaign.proposing.fallbacks import falling_back
-from bo_stream.campaign.proposing.fit_policy import least_growth
+from bo_stream.campaign.outcomes.observations import Observations, least_learned
+from bo_stream.campaign.proposing.fit_policy import (
+    Stage,
+    falling_back,
+    fitted_or_kept,
+    least_growth,
+)
 from bo_stream.campaign.proposing.proposals import ProposalContext
-from bo_stream.campaign.proposing.refits import fitted_or_kept
-from bo_stream.campaign.proposing.stage import Stage
 from bo_stream.campaign.records import Row
 from bo_stream.errors import InputError, UnsupportedError
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bo_stream import Box, Campaign, ExactGP
-from bo_stream.campaign.outcomes.winsorising import least_learned
+from bo_stream.campaign.outcomes.observations import least_learned
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.errors import FallbackWarning, InputError
