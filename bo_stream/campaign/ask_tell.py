@@ -28,10 +28,9 @@ from bo_stream.campaign.frames import (
 from bo_stream.campaign.history import ENQUEUED, Event, Trial, TrialHistory
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.proposer import Proposal, available_places, propose
-from bo_stream.campaign.proposing.choices import NamedChoice
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.settings import NamedChoice, Settings
 from bo_stream.campaign.space import Space
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import BudgetError, InputError, StateError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Self, cast
 
@@ -26,12 +26,10 @@ from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.integrations.follower import (
-    Follower,
+    FollowsTrials,
     Inputs,
     Parameter,
-    TrialOutcome,
-    box,
-    check_options,
+    Trial,
     input_name,
 )
 
@@ -42,7 +40,7 @@ Varied = RangeParameter | ChoiceParameter
 """Parameters of Ax that vary."""
 
 
-class StreamingNode(ExternalGenerationNode):
+class StreamingNode(FollowsTrials, ExternalGenerationNode):
     """Bayesian optimisation in Ax with a surrogate that observes new trials as they complete.
 
     The node may be a whole generation strategy, which then starts with a Sobol sequence, or follow
@@ -94,33 +92,25 @@ class StreamingNode(ExternalGenerationNode):
         optimiser: Optimiser | None = None,
         transition_criteria: Sequence[TransitionCriterion] | None = None,
     ) -> None:
+        FollowsTrials.__init__(
+            self,
+            surrogate=surrogate,
+            acquisition=acquisition,
+            budget=budget,
+            seed=seed,
+            initial=initial,
+            fit=fit,
+            noise=noise,
+            optimiser=optimiser or Optimiser(),
+        )
         # otherwise Ax would reject a corner that is proposed twice, and give up
-        super().__init__(name, should_deduplicate=False, transition_criteria=transition_criteria)
-        self._options: dict[str, Any] = {
-            "surrogate": surrogate,
-            "acquisition": acquisition,
-            "budget": budget,
-            "seed": seed,
-            "initial": initial,
-            "fit": fit,
-            "noise": noise,
-            "optimiser": optimiser or Optimiser(),
-        }
-        check_options(**self._options)
-        self._follower: Follower | None = None
-        self._following: tuple[Any, ...] = ()
+        ExternalGenerationNode.__init__(
+            self, name, should_deduplicate=False, transition_criteria=transition_criteria
+        )
         self._varied: list[Varied] = []
         self._fixed: TParameterization = {}
-        self._failed: list[Inputs] = []
+        self._finished: dict[Hashable, Trial] = {}
         self._count = 0
-
-    @property
-    def model(self) -> StreamingGP | None:
-        """The surrogate, of outcomes to be maximised, over the parameters that are not fixed.
-
-        None before there are enough outcomes.
-        """
-        return None if self._follower is None else self._follower.model
 
     # -- what Ax calls ---------------------------------------------------------------------------
 
@@ -140,28 +130,21 @@ class StreamingNode(ExternalGenerationNode):
         return super().gen(**given)
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
-        """Observe the new outcomes."""
+        """Read the trials, which are observed when candidates are asked for."""
         metric, goal = _objective(experiment)
-        varied, fixed = _parameters(experiment)
-        constraints = _constraints(experiment, varied, fixed)
-        follower = self._follow(goal, metric, varied, fixed, constraints)
+        self._varied, self._fixed = _parameters(experiment)
+        constraints = _constraints(experiment, self._varied, self._fixed)
+        parameters = {p.name: _parameter(p) for p in self._varied}
+        fixed = tuple(self._fixed.items())
+        self._follow(parameters, goal, constraints, metric=metric, fixed=fixed)
         values = _values(data, metric)
-        outcomes: dict[Any, TrialOutcome] = {}
-        failed: list[Inputs] = []
+        self._finished = {}
         for index, trial in experiment.trials.items():
-            if not trial.status.is_terminal:
-                continue
             for arm in trial.arms:
                 inputs = self._inputs(arm.parameters)
-                if inputs is None:
-                    continue
-                value = values.get((index, arm.name)) if trial.status.is_completed else None
-                if value is None:
-                    failed.append(inputs)
-                else:
-                    outcomes[index, arm.name] = TrialOutcome(inputs, *value)
-        follower.follow(outcomes)
-        self._failed = failed
+                if inputs is not None and trial.status.is_terminal:
+                    known = trial.status.is_completed and values.get((index, arm.name))
+                    self._finished[index, arm.name] = Trial(inputs, *(known or ()))
         self._count = sum(len(trial.arms) for trial in experiment.trials.values())
 
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
@@ -169,7 +152,7 @@ class StreamingNode(ExternalGenerationNode):
         if self._follower is None:
             raise StateError("a call of update_generator_state", "none", "Call it first.")
         pending = [p for p in map(self._inputs, pending_parameters) if p is not None]
-        chosen = self._follower.next(self._count, pending, self._failed)
+        chosen = self._follower.next(self._count, self._finished, pending)
         self._count += 1
         new = {p.name: _cast(p, x) for p, x in zip(self._varied, chosen, strict=True)}
         return {**self._fixed, **new}
@@ -198,25 +181,6 @@ class StreamingNode(ExternalGenerationNode):
         settings["optimiser"] = Optimiser(**settings["optimiser"])
         criteria = object_from_json(saved["transition_criteria"])
         return cls(saved["name"], transition_criteria=criteria, **settings)
-
-    # -- pieces ----------------------------------------------------------------------------------
-
-    def _follow(
-        self,
-        goal: Goal,
-        metric: str,
-        varied: list[Varied],
-        fixed: TParameterization,
-        constraints: list[str],
-    ) -> Follower:
-        """The follower of this metric and these parameters; a new one if they have changed."""
-        space = [_parameter(p) for p in varied]
-        following = (goal, metric, [p.name for p in varied], space, fixed, constraints)
-        if self._follower is None or following != self._following:
-            options = {**self._options, "constraints": constraints}
-            self._follower = Follower(box(space), goal, **options)
-            self._following, self._varied, self._fixed = following, varied, fixed
-        return self._follower
 
     def _inputs(self, parameters: Mapping[str, Any]) -> Inputs | None:
         """Inputs of an arm; None if it is outside the search space."""
@@ -306,18 +270,18 @@ def _cast(parameter: Varied, value: float) -> Any:
 def _constraints(
     experiment: Experiment, varied: list[Varied], fixed: TParameterization
 ) -> list[str]:
-    """The constraints on parameters, as texts about the inputs of a `box`."""
+    """The constraints on parameters, as texts about the inputs of a `Follower`."""
     names = {p.name: input_name(i) for i, p in enumerate(varied)}
     texts = []
-    for given in experiment.search_space.parameter_constraints:
-        weights = given.constraint_dict
-        known = {
-            name: float(cast(float, value)) for name, value in fixed.items() if name in weights
-        }
-        bound = given.bound - sum(weights[name] * value for name, value in known.items())
-        terms = [f"{weight!r} * {names[n]}" for n, weight in weights.items() if n in names]
+    for constraint in experiment.search_space.parameter_constraints:
+        bound, terms = float(constraint.bound), list[str]()
+        for name, weight in constraint.constraint_dict.items():
+            if name in names:
+                terms.append(f"{weight!r} * {names[name]}")
+            else:
+                bound -= weight * float(cast(float, fixed[name]))
         if terms:
-            texts.append(f"{' + '.join(terms)} <= {float(bound)!r}")
+            texts.append(f"{' + '.join(terms)} <= {bound!r}")
     return texts
 
 

@@ -23,31 +23,23 @@ from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from bo_stream.errors import InputError, UnsupportedError
 
-__all__ = [
-    "Follower",
-    "Inputs",
-    "Parameter",
-    "TrialOutcome",
-    "box",
-    "check_options",
-    "input_name",
-]
+__all__ = ["Follower", "FollowsTrials", "Inputs", "Parameter", "Trial", "input_name"]
 
 Inputs = tuple[float, ...]
 """Values of a trial's inputs: numbers in the user's units, and positions of categories."""
 
 
-class TrialOutcome(NamedTuple):
-    """Inputs and outcome of a trial.
+class Trial(NamedTuple):
+    """A finished trial.
 
     Attributes:
         inputs: Its inputs.
-        y: Its outcome.
+        y: Its outcome; None if it failed.
         yvar: Noise variance of the outcome; zero if it is exact, None if unknown.
     """
 
     inputs: Inputs
-    y: float
+    y: float | None = None
     yvar: float | None = None
 
 
@@ -55,31 +47,18 @@ class Parameter(NamedTuple):
     """An input of a framework that itself keeps the names of inputs.
 
     Attributes:
-        given: Lower and upper bound, or a list of numbers, or the number of categories.
+        range: Lower and upper bound, or a list of numbers, or the number of categories.
         log: Whether the scale is logarithmic.
         integer: Whether it takes only the integers between its bounds.
     """
 
-    given: tuple[float, float] | list[float] | int
+    range: tuple[float, float] | list[float] | int
     log: bool = False
     integer: bool = False
 
 
-def box(parameters: Sequence[Parameter]) -> Box:
-    """A box of inputs named by `input_name`; a category's value is its position."""
-    named = {input_name(i): p for i, p in enumerate(parameters)}
-    return Box(
-        {
-            name: [str(k) for k in range(p.given)] if isinstance(p.given, int) else p.given
-            for name, p in named.items()
-        },
-        [name for name, p in named.items() if p.log],
-        integer=[name for name, p in named.items() if p.integer],
-    )
-
-
 def input_name(number: int) -> str:
-    """Name of an input in a `box`."""
+    """Name of an input of a `Follower`, for constraints."""
     return f"input{number}"
 
 
@@ -87,7 +66,7 @@ class Follower:
     """A surrogate of trials that another framework keeps, and the next trial to propose.
 
     Args:
-        space: Space of the trials.
+        parameters: The inputs; a category's value is its position.
         goal: ``maximise``, ``minimise`` or ``learn``.
         options: Options of `bo_stream.Campaign`: ``surrogate``, ``acquisition``, ``budget`` (for
             defaults only), ``seed``, ``initial``, ``fit`` (a step is a trial), ``noise``,
@@ -98,61 +77,66 @@ class Follower:
         UnsupportedError: for counts, or several outcomes.
     """
 
-    def __init__(self, space: Box, goal: Goal, **options: Any) -> None:
-        settings = Settings.from_arguments(space, goal, **options)
+    def __init__(self, parameters: Sequence[Parameter], goal: Goal, **options: Any) -> None:
+        named = {input_name(i): p for i, p in enumerate(parameters)}
+        bounds = {
+            name: [str(k) for k in range(p.range)] if isinstance(p.range, int) else p.range
+            for name, p in named.items()
+        }
+        log = [name for name, p in named.items() if p.log]
+        integer = [name for name, p in named.items() if p.integer]
+        self.space = Box(bounds, log, integer=integer)
+        settings = Settings.from_arguments(self.space, goal, **options)
         if settings.counts is not None:
             raise UnsupportedError("measurements", "counts", "Use bo_stream.Campaign for counts.")
         if settings.named.joint:
             columns = ", ".join(settings.named.learned)
             raise UnsupportedError("one outcome", columns, "Use bo_stream.Campaign for several.")
-        self.space, self.settings = space, settings
+        self.settings = settings
         self._feasible = settings.feasible(options.get("constraints") or ())
-        given = options.get("surrogate"), options.get("acquisition")
-        stages = settings.stages(self._feasible, *given)
+        chosen = options.get("surrogate"), options.get("acquisition")
+        stages = settings.stages(self._feasible, *chosen)
         self._manager = SurrogateManager(
-            stages, space.tensor_bounds, settings.initial, winsorise=goal != "learn"
+            stages, self.space.tensor_bounds, settings.initial, winsorise=goal != "learn"
         )
+        self._proposed_at: float | None = None
+        self._evaluation_seconds: float | None = None
+        self._decision_seconds: float | None = None
         self._reset()
 
     def _reset(self) -> None:
         self._manager.reset()
         none = torch.empty(0, self.space.dim, dtype=torch.float64)
         self._observations = Observations(none, none[:, :1])
-        self._known: dict[Hashable, TrialOutcome] = {}
+        self._known: dict[Hashable, Trial] = {}
         self._noise_known = False
-        self._proposed_at: float | None = None
-        self._evaluation_seconds: float | None = None
-        self._decision_seconds: float | None = None
 
     @property
     def model(self) -> StreamingGP | None:
         """The surrogate, of outcomes to be maximised; None before it is built."""
         return self._manager.model
 
-    def follow(self, outcomes: Mapping[Hashable, TrialOutcome]) -> None:
-        """Observe the new outcomes in one batch.
+    def _observe(self, trials: Mapping[Hashable, Trial]) -> None:
+        """Observe the outcomes that are new, in one batch.
 
         The surrogate is reset if a known outcome has changed, or if the noise was known for all
         outcomes and no longer is.
-
-        Args:
-            outcomes: All outcomes, by trial.
         """
-        noise_known = all(outcome.yvar is not None for outcome in outcomes.values())
-        new = {key: o for key, o in outcomes.items() if self._known.get(key) != o}
+        new = {key: trial for key, trial in trials.items() if self._known.get(key) != trial}
         if not new:
             return
         if self._proposed_at is not None:
             self._evaluation_seconds = time.perf_counter() - self._proposed_at
+        noise_known = all(trial.yvar is not None for trial in trials.values())
         changed = not self._known.keys().isdisjoint(new)
         if self._known and (noise_known != self._noise_known or changed):
             self._reset()
-            new = dict(outcomes)
-        X = self._points([o.inputs for o in new.values()])
-        Y = self.settings.sign * torch.tensor([[o.y] for o in new.values()], dtype=torch.float64)
-        Yvar = None
+            new = dict(trials)
+        X = self._points([trial.inputs for trial in new.values()])
+        outcomes = torch.tensor([[trial.y] for trial in new.values()], dtype=torch.float64)
+        Y, Yvar = self.settings.sign * outcomes, None
         if noise_known:
-            Yvar = torch.tensor([[o.yvar] for o in new.values()], dtype=torch.float64)
+            Yvar = torch.tensor([[trial.yvar] for trial in new.values()], dtype=torch.float64)
         elif self.settings.fixed_variance is not None:
             Yvar = torch.full_like(Y, self.settings.fixed_variance)
         self._manager.observe(X, Y, self._floored(Yvar), Row(()))
@@ -160,25 +144,29 @@ class Follower:
         self._known.update(new)
         self._noise_known = noise_known
 
-    def next(self, number: int, pending: Sequence[Inputs], failed: Sequence[Inputs]) -> Inputs:
-        """The next trial. The surrogate is built or fitted first if that is due.
+    def next(
+        self, number: int, finished: Mapping[Hashable, Trial], pending: Sequence[Inputs]
+    ) -> Inputs:
+        """The next trial. The surrogate observes, and is built or fitted if that is due, before.
 
         Args:
             number: Number of the trial. The randomness depends on it and on the seed, so that
                 workers with the same seed draw different points.
+            finished: All finished trials. Those that failed are not proposed again.
             pending: Inputs of running trials.
-            failed: Inputs of trials without an outcome, which are not proposed again.
         """
+        self._observe({key: trial for key, trial in finished.items() if trial.y is not None})
+        failed = self._points([trial.inputs for trial in finished.values() if trial.y is None])
         seed, data, no_pool = self.settings.seed, self._observations, torch.empty(0).long()
         data = Observations(data.X, data.Y, self._floored(data.Yvar))
         self._manager.update(data, len(data.X), Row(("fit_evaluations",)))
         with proposing(seed, number, data.X.device):
             X = None
             if (model := self._manager.model) is not None:
-                points = self._points(pending), self._points(failed)
                 context = ProposalContext(
                     data.candidates(),
-                    *points,
+                    self._points(pending),
+                    failed,
                     no_pool,
                     data.best(),
                     len(data.X),
@@ -209,23 +197,59 @@ class Follower:
         return self.space.encode(values.reshape(-1, self.space.dim))
 
 
-def check_options(**options: Any) -> None:
-    """Refuse options of a `Follower` before the inputs are known.
+class FollowsTrials:
+    """Part of a sampler of another framework: its options, and the follower of the current space.
 
-    They are tried with one to three inputs, and with as many as a list among the surrogate's
+    The options are tried with one to three inputs, and with as many as a list among the surrogate's
     options has entries.
+
+    Args:
+        options: As for `Follower`.
 
     Raises:
         InputError, UnsupportedError: for options that are invalid with each of these.
     """
-    named = options.get("surrogate")
-    values = named.values() if isinstance(named, Mapping) else ()
-    counts = {len(v) for v in values if isinstance(v, list | tuple) and v}
-    errors: list[InputError | UnsupportedError] = []
-    for count in (*sorted(counts), 1, 2, 3):
-        try:
-            Follower(box([Parameter((0.0, 1.0))] * count), "minimise", **options)
-            return
-        except (InputError, UnsupportedError) as error:
-            errors.append(error)
-    raise errors[0]
+
+    def __init__(self, **options: Any) -> None:
+        named = options.get("surrogate")
+        values = named.values() if isinstance(named, Mapping) else ()
+        counts = {len(v) for v in values if isinstance(v, list | tuple) and v}
+        errors: list[InputError | UnsupportedError] = []
+        for count in (*sorted(counts), 1, 2, 3):
+            try:
+                Follower([Parameter((0.0, 1.0))] * count, "minimise", **options)
+                break
+            except (InputError, UnsupportedError) as error:
+                errors.append(error)
+        else:
+            raise errors[0]
+        self._options = options
+        self._forget()
+
+    def _forget(self) -> None:
+        """Return to the state before any trial."""
+        self._follower: Follower | None = None
+        self._following: tuple[Any, ...] = ()
+
+    @property
+    def model(self) -> StreamingGP | None:
+        """The surrogate, of outcomes to be maximised; None before there are enough.
+
+        Its inputs are the parameters that are modelled and vary, in Optuna by name.
+        """
+        return None if self._follower is None else self._follower.model
+
+    def _follow(
+        self,
+        parameters: Mapping[str, Parameter],
+        goal: Goal,
+        constraints: Sequence[str] = (),
+        **about: Hashable,
+    ) -> Follower:
+        """The follower of these parameters; a new one if they, or what is said of them, changed."""
+        following = (list(parameters.items()), goal, constraints, about)
+        if self._follower is None or following != self._following:
+            options = {**self._options, "constraints": constraints}
+            self._follower = Follower([*parameters.values()], goal, **options)
+            self._following = following
+        return self._follower

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, cast
 from zlib import crc32
 
@@ -26,14 +25,7 @@ from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.integrations.follower import (
-    Follower,
-    Inputs,
-    Parameter,
-    TrialOutcome,
-    box,
-    check_options,
-)
+from bo_stream.integrations.follower import FollowsTrials, Inputs, Parameter, Trial
 
 __all__ = ["StreamingSampler"]
 
@@ -41,7 +33,7 @@ COUNTED = 2.0**53
 """Numbers of steps from which float64 does not hold each of them."""
 
 
-class StreamingSampler(BaseSampler):
+class StreamingSampler(FollowsTrials, BaseSampler):
     """Bayesian optimisation in Optuna with a surrogate that observes new trials as they complete.
 
     It models the parameters that all trials have, and which Optuna knows from the first completed
@@ -94,51 +86,38 @@ class StreamingSampler(BaseSampler):
         optimiser: Optimiser | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
-        options: dict[str, Any] = {
-            "surrogate": surrogate,
-            "acquisition": acquisition,
-            "budget": budget,
-            "seed": seed,
-            "initial": initial,
-            "fit": fit,
-            "noise": noise,
-            "optimiser": optimiser,
-        }
-        check_options(**options)
+        super().__init__(
+            surrogate=surrogate,
+            acquisition=acquisition,
+            budget=budget,
+            seed=seed,
+            initial=initial,
+            fit=fit,
+            noise=noise,
+            optimiser=optimiser,
+        )
         if not isinstance(independent_sampler, BaseSampler | None):
             raise InputError(
                 "independent_sampler, one of Optuna's samplers",
                 repr(independent_sampler),
                 "Build one.",
             )
-        self._follower_of: Callable[..., Follower] = partial(Follower, **options)
-        self._seed, self._independent = seed, independent_sampler
-        self._reset()
+        self._independent = independent_sampler
 
-    def _reset(self) -> None:
-        """Return to the state before any study."""
+    def _forget(self) -> None:
+        super()._forget()
         self._lock = threading.RLock()  # Optuna's threads share the sampler
         self._study: str | None = None
         self._common = IntersectionSearchSpace()
-        self._follower: Follower | None = None
-        self._following: tuple[Any, ...] = ()
         self._proposed: dict[int, Inputs] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Its options only: a copy follows the storage from the start."""
-        return {k: self.__dict__[k] for k in ("_follower_of", "_seed", "_independent")}
+        return {k: self.__dict__[k] for k in ("_options", "_independent")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._reset()
-
-    @property
-    def model(self) -> StreamingGP | None:
-        """The surrogate, of values to be maximised, over the modelled parameters by name.
-
-        None before there are enough completed trials.
-        """
-        return None if self._follower is None else self._follower.model
+        self._forget()
 
     # -- what Optuna calls -----------------------------------------------------------------------
 
@@ -148,7 +127,7 @@ class StreamingSampler(BaseSampler):
         """The modelled parameters: those that all completed trials have."""
         with self._lock:
             if study.study_name != self._study:
-                self._reset()
+                self._forget()
                 self._study = study.study_name
             common = self._common.calculate(study)
         return {name: d for name, d in common.items() if not d.single()}
@@ -164,31 +143,25 @@ class StreamingSampler(BaseSampler):
         goal = _goal(study)
         if not search_space:
             return {}
-        space = search_space
         with self._lock:
-            follower = self._follow(goal, space)
-            outcomes: dict[Any, TrialOutcome] = {}
-            pending: list[Inputs] = []
-            failed: list[Inputs] = []
+            before = self._follower
+            parameters = {name: _parameter(d) for name, d in search_space.items()}
+            distributions = tuple(search_space.values())
+            follower = self._follow(parameters, goal, distributions=distributions)
+            proposed = self._proposed if follower is before else {}
             running: dict[int, Inputs] = {}
+            finished: dict[Hashable, Trial] = {}
             for other in study.get_trials(deepcopy=False):
-                inputs = _inputs(other, space)
+                inputs = _inputs(other, search_space)
                 if other.state == TrialState.RUNNING and other.number != trial.number:
-                    if inputs is None:
-                        inputs = self._proposed.get(other.number)
+                    inputs = proposed.get(other.number) if inputs is None else inputs
                     if inputs is not None:
-                        pending.append(inputs)
                         running[other.number] = inputs
                 elif inputs is not None and other.state.is_finished():
-                    value = _value(other)
-                    if value is None:
-                        failed.append(inputs)
-                    else:
-                        outcomes[other.number] = TrialOutcome(inputs, value)
-            follower.follow(outcomes)
-            chosen = follower.next(trial.number, pending, failed)
+                    finished[other.number] = Trial(inputs, _value(other))
+            chosen = follower.next(trial.number, finished, [*running.values()])
             self._proposed = {**running, trial.number: chosen}
-        pairs = zip(space.items(), chosen, strict=True)
+        pairs = zip(search_space.items(), chosen, strict=True)
         return {name: _value_at(d, position) for (name, d), position in pairs}
 
     def sample_independent(
@@ -204,7 +177,10 @@ class StreamingSampler(BaseSampler):
             UnsupportedError: for a study with several objectives.
         """
         _goal(study)
-        sampler = self._independent or RandomSampler(self._seed_of(trial, param_name))
+        seed = self._options["seed"]
+        if seed is not None:
+            seed = crc32(f"{seed} {trial.number} {param_name}".encode())
+        sampler = self._independent or RandomSampler(seed)
         return sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
@@ -228,23 +204,6 @@ class StreamingSampler(BaseSampler):
         if self._independent is not None:
             self._independent.reseed_rng()
 
-    # -- pieces ----------------------------------------------------------------------------------
-
-    def _seed_of(self, trial: FrozenTrial, name: str) -> int | None:
-        """A seed that depends on this sampler's seed, the trial and the parameter."""
-        if self._seed is None:
-            return None
-        return crc32(f"{self._seed} {trial.number} {name}".encode())
-
-    def _follow(self, goal: Goal, space: dict[str, BaseDistribution]) -> Follower:
-        """The follower of these parameters; a new one if they have changed."""
-        following = (goal, tuple(space.items()))
-        if self._follower is None or following != self._following:
-            plain = box([_parameter(d) for d in space.values()])
-            self._follower, self._proposed = self._follower_of(plain, goal), {}
-            self._following = following
-        return self._follower
-
 
 class _SeveralObjectivesError(UnsupportedError, ValueError):
     """A study with several objectives: a ValueError, as of Optuna's samplers."""
@@ -265,15 +224,10 @@ def _parameter(distribution: BaseDistribution) -> Parameter:
     if isinstance(distribution, CategoricalDistribution):
         return Parameter(len(distribution.choices))
     d = cast(FloatDistribution | IntDistribution, distribution)
-    if _stepped(d):
-        last = float(round((d.high - d.low) / cast(float, d.step)))
+    if d.step is not None and not d.log:
+        last = float(round((d.high - d.low) / d.step))
         return Parameter((0.0, last), integer=last < COUNTED)
     return Parameter((d.low, d.high), d.log, isinstance(d, IntDistribution))
-
-
-def _stepped(d: FloatDistribution | IntDistribution) -> bool:
-    """Whether its values are equally spaced."""
-    return d.step is not None and not d.log
 
 
 def _value_at(distribution: BaseDistribution, position: float) -> Any:
@@ -281,10 +235,11 @@ def _value_at(distribution: BaseDistribution, position: float) -> Any:
     if isinstance(distribution, CategoricalDistribution):
         return distribution.to_external_repr(position)
     d = cast(FloatDistribution | IntDistribution, distribution)
-    if _stepped(d):
-        value = round(position) * cast(float, d.step) + d.low
-    else:
-        value = round(position) if isinstance(d, IntDistribution) else position
+    value = position
+    if d.step is not None and not d.log:
+        value = round(position) * d.step + d.low
+    elif isinstance(d, IntDistribution):
+        value = round(position)
     return min(max(value, d.low), d.high)  # rounding may have left the range
 
 
@@ -295,7 +250,8 @@ def _position_of(distribution: BaseDistribution, value: Any) -> float | None:
     d = cast(FloatDistribution | IntDistribution, distribution)
     if not d.low <= value <= d.high:
         return None
-    return float(round((value - d.low) / cast(float, d.step)) if _stepped(d) else value)
+    stepped = d.step is not None and not d.log
+    return float(round((value - d.low) / cast(float, d.step)) if stepped else value)
 
 
 def _inputs(trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> Inputs | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Self, cast
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from torch import Tensor
 
 from bo_stream import likelihoods
+from bo_stream.base.options import from_plain
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.digits import told_apart
 from bo_stream.campaign.names import OWN
@@ -29,9 +30,6 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "negative_binomial": likelihoods.NegativeBinomial,
 }
 """Likelihoods of a campaign's counts, by name."""
-
-SIZES = {"binomial": "trials", "poisson": "exposure", "negative_binomial": "exposure"}
-"""The attribute that names the column of sizes."""
 
 EXAMPLE = 'For example {"positive": Binomial(trials="examined")}.'
 
@@ -64,44 +62,32 @@ class CountOutcome:
         plain = dict(given)
         if len(plain) == 1:
             ((column, kind),) = plain.items()
-            if type(kind) not in LIKELIHOODS.values():
-                kinds = ", ".join(one.__name__ for one in LIKELIHOODS.values())
-                raise InputError(f"a likelihood of counts, {kinds}", repr(kind), EXAMPLE)
-            return cls(column, kind)._checked()
-        column, name = plain.pop("column", None), plain.pop("likelihood", None)
-        if name not in LIKELIHOODS:
-            raise InputError(
-                f"a likelihood, one of {', '.join(LIKELIHOODS)}", repr(name), "Choose one of these."
-            )
-        known = [one.name for one in fields(LIKELIHOODS[name]) if one.name != "classes"]
-        if name == "bernoulli":
-            known.remove("trials")
-        strange = sorted(set(plain) - set(known))
-        if strange:
-            raise InputError(
-                f"keys of {name!r}: {', '.join(known)}", ", ".join(strange), "Leave them out."
-            )
-        return cls(cast(str, column), LIKELIHOODS[name](**plain))._checked()
+        else:
+            column, name = plain.pop("column", None), plain.pop("likelihood", None)
+            kind = from_plain("likelihood", {"name": name, **plain})
+        if type(kind) not in LIKELIHOODS.values():
+            kinds = ", ".join(one.__name__ for one in LIKELIHOODS.values())
+            raise InputError(f"a likelihood of counts, {kinds}", repr(kind), EXAMPLE)
+        outcome = cls(column, kind)
+        outcome._check()
+        return outcome
 
-    def _checked(self) -> Self:
-        wanted = SIZES.get(self.name)
-        names = [self.column, *([] if wanted is None else [self.size])]
-        bad = [name for name in names if not isinstance(name, str) or not name.strip()]
-        if bad:
-            what = "a column of counts" if wanted is None else f"columns of counts and of {wanted}"
+    def _check(self) -> None:
+        """Refuse columns that cannot be, and classes."""
+        sized = self.name != "bernoulli"
+        names = [self.column, *([self.size] if sized else [])]
+        if not all(isinstance(name, str) and name.strip() for name in names):
+            what = f"columns of counts and of {self.likelihood.size_name}"
+            what = what if sized else "a column of counts"
             raise InputError(what, ", ".join(map(repr, names)), EXAMPLE)
-        taken = sorted(set(OWN) & set(self.columns))
-        if taken or len(set(self.columns)) < len(names):
-            raise InputError(
-                f"different columns, other than {', '.join(OWN)}",
-                ", ".join(map(repr, names)),
-                "Rename them.",
-            )
-        if getattr(self.likelihood, "classes", None) is not None:
+        if not set(OWN).isdisjoint(names) or len(set(names)) < len(names):
+            what = f"different columns, other than {', '.join(OWN)}"
+            raise InputError(what, ", ".join(map(repr, names)), "Rename them.")
+        plain = asdict(self.likelihood)
+        if plain.get("classes") is not None:
             raise InputError("outcomes 0 and 1", "classes", "Code them as 0 and 1.")
-        if self.name == "bernoulli" and getattr(self.likelihood, "trials", None) is not None:
+        if not sized and plain["trials"] is not None:
             raise InputError("no trials for yes and no", "trials", "Use Binomial(trials=...).")
-        return self
 
     def check_settings(
         self, space: Space, goal: str, surrogate: Any, noise: Any, refused: Collection[str]
@@ -141,19 +127,19 @@ class CountOutcome:
     @property
     def name(self) -> str:
         """Name of the likelihood."""
-        found = [name for name, one in LIKELIHOODS.items() if one is type(self.likelihood)]
-        return found[0]
+        return next(name for name, kind in LIKELIHOODS.items() if kind is type(self.likelihood))
 
     @property
     def size(self) -> str | None:
         """Column of trials or exposures; None if every outcome is of one unit."""
-        attribute = SIZES.get(self.name)
-        return None if attribute is None else getattr(self.likelihood, attribute)
+        if self.name == "bernoulli":
+            return None
+        return cast("str | None", asdict(self.likelihood)[self.likelihood.size_name])
 
     @property
     def columns(self) -> list[str]:
         """The columns to be filled in: trials or exposures, then counts."""
-        return [*([] if self.size is None else [self.size]), self.column]
+        return [self.column] if self.size is None else [self.size, self.column]
 
     @property
     def share(self) -> bool:
@@ -180,16 +166,16 @@ class CountOutcome:
         """
         read = truths if self.name == "bernoulli" else numbers
         k = read(frame, self.column)
-        n = np.ones_like(k) if self.size is None else numbers(frame, self.size)
-        column, size = repr(self.column), repr(self.size)
+        n = np.ones_like(k)
+        column, most = repr(self.column), "1"
         _refuse(frame, k, (k < 0.0) | (k != k.round()), f"whole counts in {column}, 0 or more")
         if self.size is not None:
-            _refuse(frame, n, n <= 0.0, f"numbers above 0 in {size}", "fail() such a trial.")
-        if self.share and self.size is not None:
-            _refuse(frame, n, n != n.round(), f"whole numbers in {size}")
+            n, most = numbers(frame, self.size), repr(self.size)
+            _refuse(frame, n, n <= 0.0, f"numbers above 0 in {most}", "fail() such a trial.")
+            if self.share:
+                _refuse(frame, n, n != n.round(), f"whole numbers in {most}")
         if self.share:
-            limit = "1" if self.size is None else size
-            _refuse(frame, k, k > n, f"at most {limit} in {column}")
+            _refuse(frame, k, k > n, f"at most {most} in {column}")
         return k, n
 
     def without_count(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -123,7 +123,7 @@ def test_other_columns_and_other_answers_are_refused() -> None:
         ({"outcome": {"y": Bernoulli()}}, "different columns"),
         ({"outcome": {"value": StudentT()}}, "a likelihood of counts"),
         ({"outcome": {"column": "k", "likelihood": "binomal"}}, "one of binomial"),
-        ({"outcome": {"column": "k", "likelihood": "poisson", "trials": "n"}}, "keys of 'poisson'"),
+        ({"outcome": {"column": "k", "likelihood": "poisson", "trials": "n"}}, "of 'poisson'"),
     ],
 )
 def test_settings_that_counts_cannot_have(changes: dict[str, Any], said: str) -> None:

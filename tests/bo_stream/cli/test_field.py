@@ -163,7 +163,7 @@ def test_counts_that_are_pending_or_of_nobody_are_left_out(bo, survey: Path) -> 
     [
         ('[outcome]\nlikelihood = "binomial"\n', "a key 'column'"),
         ('[outcome]\ncolumn = "k"\nlikelihood = "normal"\n', "one of binomial"),
-        ('[outcome]\ncolumn = "k"\nlikelihood = "poisson"\ntrials = "n"\n', "keys of 'poisson'"),
+        ('[outcome]\ncolumn = "k"\nlikelihood = "poisson"\ntrials = "n"\n', "of 'poisson'"),
     ],
 )
 def test_an_outcome_that_cannot_be_counted(bo, survey: Path, text: str, said: str) -> None:

@@ -6,51 +6,51 @@ import pytest
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.errors import InputError
-from bo_stream.integrations.follower import Follower, Parameter, TrialOutcome, box
+from bo_stream.integrations.follower import Follower, Parameter, Trial
+
+ROWS = np.random.default_rng(0).random((8, 2)) * [4.0, 0.9] + [0.0, 1e-3]
+FINISHED = {i: Trial((x, r), (x - 3.0) ** 2 + r) for i, (x, r) in enumerate(ROWS.tolist())}
 
 
 def follower(seed: int = 0) -> Follower:
-    made = Follower(
-        box([Parameter((0.0, 4.0)), Parameter((1e-4, 1.0), log=True)]),
+    return Follower(
+        [Parameter((0.0, 4.0)), Parameter((1e-4, 1.0), log=True)],
         "minimise",
         surrogate="exact",
         seed=seed,
         fit=FitPolicy(then_every=5, max_evals=10),
         optimiser=Optimiser(2, 32, {"maxiter": 3}),
     )
-    rows = np.random.default_rng(0).random((8, 2)) * [4.0, 0.9] + [0.0, 1e-3]
-    made.follow(
-        {i: TrialOutcome((x, r), (x - 3.0) ** 2 + r) for i, (x, r) in enumerate(rows.tolist())}
-    )
-    return made
 
 
 def test_a_proposal_depends_on_seed_and_number() -> None:
-    point = follower().next(8, [], [])
-    assert follower().next(8, [], []) == point
-    assert follower().next(9, [], []) != point
-    assert follower(seed=1).next(8, [], []) != point
+    point = follower().next(8, FINISHED, [])
+    assert follower().next(8, FINISHED, []) == point
+    assert follower().next(9, FINISHED, []) != point
+    assert follower(seed=1).next(8, FINISHED, []) != point
 
 
 @pytest.mark.parametrize("kind", ["pending", "failed"])
 def test_pending_and_failed_points_are_avoided(kind: str) -> None:
     ours = follower()
-    point = ours.next(8, [], [])
-    other = ours.next(8, *(([point], []) if kind == "pending" else ([], [point])))
+    point = ours.next(8, FINISHED, [])
+    pending = [point] if kind == "pending" else []
+    failed = {} if kind == "pending" else {8: Trial(point)}
+    other = ours.next(8, {**FINISHED, **failed}, pending)
     gaps = np.abs(np.subtract(other, point)) / [4.0, 1.0]
     assert gaps.max() > 1e-3
 
 
 def test_known_outcomes_are_not_observed_again() -> None:
     ours = follower()
-    ours.next(8, [], [])
+    ours.next(8, FINISHED, [])
     model = ours.model
     assert model is not None and model.num_observed == 8
-    new = {8: TrialOutcome((1.0, 0.1), 4.1)}
-    ours.follow(new), ours.follow(new), ours.follow({})
+    new = {**FINISHED, 8: Trial((1.0, 0.1), 4.1)}
+    ours.next(9, new, []), ours.next(9, new, [])
     assert ours.model is model and model.num_observed == 9
 
 
 def test_bounds_and_scales_are_checked() -> None:
     with pytest.raises(InputError, match="positive values"):
-        box([Parameter((0.0, 1.0), log=True)])
+        Follower([Parameter((0.0, 1.0), log=True)], "minimise")
