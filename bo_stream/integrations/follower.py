@@ -233,10 +233,7 @@ class FollowsTrials:
 
     @property
     def model(self) -> StreamingGP | None:
-        """The surrogate, of outcomes to be maximised; None before there are enough.
-
-        Its inputs are the parameters that are modelled and vary, in Optuna by name.
-        """
+        """The surrogate, of outcomes to be maximised; None before there are enough."""
         return None if self._follower is None else self._follower.model
 
     def _follow(

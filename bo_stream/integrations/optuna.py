@@ -36,6 +36,9 @@ COUNTED = 2.0**53
 class StreamingSampler(FollowsTrials, BaseSampler):
     """Bayesian optimisation in Optuna with a surrogate that observes new trials as they complete.
 
+    The surrogate, of values to be maximised over the modelled parameters by name, is the attribute
+    `model`; it is None before there are enough completed trials.
+
     It models the parameters that all trials have, and which Optuna knows from the first completed
     trial on: floats and integers, with a step or on a logarithmic scale, and categories. Earlier
     trials and all other parameters (those of some trials only, or with changing bounds) are left

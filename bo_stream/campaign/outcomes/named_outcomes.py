@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -266,8 +265,7 @@ class NamedOutcomes:
     def values(self, trial: Trial) -> list[float]:
         """Outcomes of a trial, to be maximised; NaN where one is not known."""
         known = [self.part(trial, column)[0] for column in self.columns]
-        pairs = zip(known, self.signs, strict=True)
-        return [math.nan if y is None else sign * y for y, sign in pairs]
+        return list((np.array(known, dtype=np.float64) * self.signs).tolist())
 
     def feasible(self, frame: pd.DataFrame) -> np.ndarray:
         """Whether rows of outcomes satisfy every constraint, ``n``."""
@@ -278,7 +276,7 @@ class NamedOutcomes:
 
     def signed(self, frame: pd.DataFrame) -> np.ndarray:
         """Objectives in rows of outcomes, to be maximised, ``n x k``."""
-        signs = [self.sign(column) for column in self.objectives]
+        signs = self.signs[: len(self.goals)]
         return frame[self.objectives].to_numpy(np.float64) * np.array(signs)
 
     # -- frames ----------------------------------------------------------------------------------
@@ -392,14 +390,10 @@ class NamedOutcomes:
         """Columns of outcomes, and of noise variances where any are known; NaN where none is."""
         made: dict[str, np.ndarray] = {}
         for column in self.columns:
-            pairs = [self.part(trial, column) for trial in trials]
-            for name, values in zip(
-                (column, noise_column(column)), zip(*pairs, strict=True), strict=False
-            ):
-                if name == column or any(value is not None for value in values):
-                    plain = [np.nan if value is None else value for value in values]
-                    made[name] = np.array(plain, dtype=np.float64)
-            made.setdefault(column, np.empty(0))
+            parts = [self.part(trial, column) for trial in trials]
+            made[column] = np.array([y for y, _ in parts], dtype=np.float64)
+            if any(variance is not None for _, variance in parts):
+                made[noise_column(column)] = np.array([v for _, v in parts], dtype=np.float64)
         return made
 
     def part(self, trial: Trial, column: str) -> tuple[float | None, float | None]:
