@@ -26,10 +26,10 @@ from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.integrations.follower import (
+    FinishedTrial,
     FollowsTrials,
     Inputs,
     Parameter,
-    Trial,
     input_name,
 )
 
@@ -109,7 +109,7 @@ class StreamingNode(FollowsTrials, ExternalGenerationNode):
         )
         self._varied: list[Varied] = []
         self._fixed: TParameterization = {}
-        self._finished: dict[Hashable, Trial] = {}
+        self._finished: dict[Hashable, FinishedTrial] = {}
         self._count = 0
 
     # -- what Ax calls ---------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class StreamingNode(FollowsTrials, ExternalGenerationNode):
                 inputs = self._inputs(arm.parameters)
                 if inputs is not None and trial.status.is_terminal:
                     known = trial.status.is_completed and values.get((index, arm.name))
-                    self._finished[index, arm.name] = Trial(inputs, *(known or ()))
+                    self._finished[index, arm.name] = FinishedTrial(inputs, *(known or ()))
         self._count = sum(len(trial.arms) for trial in experiment.trials.values())
 
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:

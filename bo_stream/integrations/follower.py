@@ -23,13 +23,13 @@ from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from bo_stream.errors import InputError, UnsupportedError
 
-__all__ = ["Follower", "FollowsTrials", "Inputs", "Parameter", "Trial", "input_name"]
+__all__ = ["Follower", "FollowsTrials", "Inputs", "Parameter", "FinishedTrial", "input_name"]
 
 Inputs = tuple[float, ...]
 """Values of a trial's inputs: numbers in the user's units, and positions of categories."""
 
 
-class Trial(NamedTuple):
+class FinishedTrial(NamedTuple):
     """A finished trial.
 
     Attributes:
@@ -108,7 +108,7 @@ class Follower:
         self._manager.reset()
         none = torch.empty(0, self.space.dim, dtype=torch.float64)
         self._observations = Observations(none, none[:, :1])
-        self._known: dict[Hashable, Trial] = {}
+        self._known: dict[Hashable, FinishedTrial] = {}
         self._noise_known = False
 
     @property
@@ -116,7 +116,7 @@ class Follower:
         """The surrogate, of outcomes to be maximised; None before it is built."""
         return self._manager.model
 
-    def _observe(self, trials: Mapping[Hashable, Trial]) -> None:
+    def _observe(self, trials: Mapping[Hashable, FinishedTrial]) -> None:
         """Observe the outcomes that are new, in one batch.
 
         The surrogate is reset if a known outcome has changed, or if the noise was known for all
@@ -145,7 +145,7 @@ class Follower:
         self._noise_known = noise_known
 
     def next(
-        self, number: int, finished: Mapping[Hashable, Trial], pending: Sequence[Inputs]
+        self, number: int, finished: Mapping[Hashable, FinishedTrial], pending: Sequence[Inputs]
     ) -> Inputs:
         """The next trial. The surrogate observes, and is built or fitted if that is due, before.
 

@@ -25,7 +25,7 @@ from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
 from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.integrations.follower import FollowsTrials, Inputs, Parameter, Trial
+from bo_stream.integrations.follower import FinishedTrial, FollowsTrials, Inputs, Parameter
 
 __all__ = ["StreamingSampler"]
 
@@ -153,7 +153,7 @@ class StreamingSampler(FollowsTrials, BaseSampler):
             follower = self._follow(parameters, goal, distributions=distributions)
             proposed = self._proposed if follower is before else {}
             running: dict[int, Inputs] = {}
-            finished: dict[Hashable, Trial] = {}
+            finished: dict[Hashable, FinishedTrial] = {}
             for other in study.get_trials(deepcopy=False):
                 inputs = _inputs(other, search_space)
                 if other.state == TrialState.RUNNING and other.number != trial.number:
@@ -161,7 +161,7 @@ class StreamingSampler(FollowsTrials, BaseSampler):
                     if inputs is not None:
                         running[other.number] = inputs
                 elif inputs is not None and other.state.is_finished():
-                    finished[other.number] = Trial(inputs, _value(other))
+                    finished[other.number] = FinishedTrial(inputs, _value(other))
             chosen = follower.next(trial.number, finished, [*running.values()])
             self._proposed = {**running, trial.number: chosen}
         pairs = zip(search_space.items(), chosen, strict=True)

@@ -6,10 +6,10 @@ import pytest
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.errors import InputError
-from bo_stream.integrations.follower import Follower, Parameter, Trial
+from bo_stream.integrations.follower import FinishedTrial, Follower, Parameter
 
 ROWS = np.random.default_rng(0).random((8, 2)) * [4.0, 0.9] + [0.0, 1e-3]
-FINISHED = {i: Trial((x, r), (x - 3.0) ** 2 + r) for i, (x, r) in enumerate(ROWS.tolist())}
+FINISHED = {i: FinishedTrial((x, r), (x - 3.0) ** 2 + r) for i, (x, r) in enumerate(ROWS.tolist())}
 
 
 def follower(seed: int = 0) -> Follower:
@@ -35,7 +35,7 @@ def test_pending_and_failed_points_are_avoided(kind: str) -> None:
     ours = follower()
     point = ours.next(8, FINISHED, [])
     pending = [point] if kind == "pending" else []
-    failed = {} if kind == "pending" else {8: Trial(point)}
+    failed = {} if kind == "pending" else {8: FinishedTrial(point)}
     other = ours.next(8, {**FINISHED, **failed}, pending)
     gaps = np.abs(np.subtract(other, point)) / [4.0, 1.0]
     assert gaps.max() > 1e-3
@@ -46,7 +46,7 @@ def test_known_outcomes_are_not_observed_again() -> None:
     ours.next(8, FINISHED, [])
     model = ours.model
     assert model is not None and model.num_observed == 8
-    new = {**FINISHED, 8: Trial((1.0, 0.1), 4.1)}
+    new = {**FINISHED, 8: FinishedTrial((1.0, 0.1), 4.1)}
     ours.next(9, new, []), ours.next(9, new, [])
     assert ours.model is model and model.num_observed == 9
 
