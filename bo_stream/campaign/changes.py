@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.names import is_text
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.proposing.fit_policy import FitPolicy, Stage
+from bo_stream.campaign.proposing.proposals import AcquisitionBuilder
 from bo_stream.campaign.settings import GIVEN, NamedChoice, Settings, as_named
 from bo_stream.campaign.space import Box
 from bo_stream.campaign.storage.store import Store
@@ -29,12 +31,16 @@ class GivenParts:
     """
 
     settings: Settings
-    surrogate: Any = None
-    acquisition: Any = None
+    surrogate: NamedChoice | Callable[..., StreamingGP] | None = None
+    acquisition: NamedChoice | AcquisitionBuilder | None = None
     constraints: Sequence[Any] = ()
 
-    def stages(self, settings: Settings) -> list[Stage]:
+    def stages(self, settings: Settings, *, check: bool = False) -> list[Stage]:
         """The surrogate and what chooses trials under the current settings.
+
+        Args:
+            settings: The current settings.
+            check: Whether invalid options are refused now.
 
         Raises:
             InputError: for names and options that there are not.
@@ -47,6 +53,7 @@ class GivenParts:
             settings.feasible(self.constraints),
             self.surrogate if same[0] else None,
             self.acquisition if same[1] else None,
+            check=check,
         )
 
 

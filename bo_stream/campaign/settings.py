@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-import torch
 
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.options import from_plain, to_plain
@@ -191,13 +190,13 @@ class Settings:
             raise InputError(
                 "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
             )
-        kinds: dict[str, tuple[Any, type]] = {
-            "seed": (seed, int),
-            "initial": (initial, int),
-            "fit": (fit, FitPolicy),
-            "optimiser": (optimiser, Optimiser),
-        }
-        for option, (value, kind) in kinds.items():
+        kinds: list[tuple[str, object, type]] = [
+            ("seed", seed, int),
+            ("initial", initial, int),
+            ("fit", fit, FitPolicy),
+            ("optimiser", optimiser, Optimiser),
+        ]
+        for option, value, kind in kinds:
             if value is not None and not isinstance(value, kind):
                 what = f"{option}, of the type `{kind.__name__}`"
                 raise InputError(what, repr(value), "Leave it out for the default.")
@@ -236,7 +235,7 @@ class Settings:
             reference=named.reference,
         ).with_defaults()
         settings = replace(settings, fit=fit or settings.usual_fit)
-        settings.stages(settings.feasible(constraints), surrogate, acquisition)  # or refuse
+        settings.stages(settings.feasible(constraints), surrogate, acquisition, check=True)
         return settings
 
     def with_defaults(self) -> Settings:
@@ -373,7 +372,12 @@ class Settings:
         return tuple(c for c in self.constraints if c is None or on_inputs(c, self.space.names))
 
     def stages(
-        self, feasible: FeasibleSet, surrogate: Any = None, acquisition: Any = None
+        self,
+        feasible: FeasibleSet,
+        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        acquisition: NamedChoice | AcquisitionBuilder | None = None,
+        *,
+        check: bool = False,
     ) -> list[Stage]:
         """The surrogate and what chooses trials, and those that follow for more outcomes.
 
@@ -381,14 +385,20 @@ class Settings:
             feasible: Where trials may be proposed.
             surrogate: A callable or a name in place of the stored one.
             acquisition: Likewise.
+            check: Whether surrogates are built without data, which refuses invalid options now.
 
         Raises:
             InputError: for names and options that there are not.
         """
         make, rule = self.make_surrogate(surrogate), self.make_rule(feasible, acquisition)
+        if check and not callable(surrogate):
+            bounds = self.space.tensor_bounds
+            make(bounds[:0], bounds[:0, :1], bounds=bounds, outcome_transform=None)
         named = not any(map(callable, (surrogate, acquisition, *feasible.callables)))
         stages = [Stage(make, self.fit, rule, self.start, named)]
-        return stages if self.after is None else [*stages, *self.after.stages(feasible)]
+        return (
+            stages if self.after is None else [*stages, *self.after.stages(feasible, check=check)]
+        )
 
     @property
     def after(self) -> Settings | None:
@@ -427,19 +437,26 @@ class Settings:
         goal = "minimise" if self.named.sign(column) < 0.0 else "maximise"
         search = {"name": "qlognei"}
         later = None if self.later is None else {**self.later, "acquisition": search}
-        own: dict[str, Any] = {"failures": "ignored", "reference": None}
-        alone = replace(self, goal=cast(Goal, goal), column=column, **own)
-        if column == COMPLETED:
-            alone = replace(alone, noise=COMPLETION_NOISE)
-        return replace(alone, constraints=self.input_constraints, acquisition=search, later=later)
+        return replace(
+            self,
+            goal=cast(Goal, goal),
+            column=column,
+            noise=COMPLETION_NOISE if column == COMPLETED else self.noise,
+            constraints=self.input_constraints,
+            failures="ignored",
+            reference=None,
+            acquisition=search,
+            later=later,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        named = {name: plain[name] and dict(plain[name]) for name in ("surrogate", "acquisition")}
-        nested = {"fit": asdict(self.fit), "optimiser": asdict(self.optimiser)}
-        lists = {"space": self.space.to_dict(), "constraints": list(self.constraints)}
-        return {"version": SETTINGS_VERSION, **plain, **named, **nested, **lists}
+        for name in ("surrogate", "acquisition"):
+            plain[name] = plain[name] and dict(plain[name])
+        plain |= {"fit": asdict(self.fit), "optimiser": asdict(self.optimiser)}
+        plain |= {"space": self.space.to_dict(), "constraints": list(self.constraints)}
+        return {"version": SETTINGS_VERSION, **plain}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Settings:
@@ -493,17 +510,19 @@ class Settings:
             warnings.warn(f"{text}{change} another name for a new campaign.", stacklevel=5)
         return replace(stored, budget=self.budget or stored.budget)
 
-    def make_surrogate(self, given: Any = None) -> Callable[..., StreamingGP]:
+    def make_surrogate(
+        self, given: NamedChoice | Callable[..., StreamingGP] | None = None
+    ) -> Callable[..., StreamingGP]:
         """What builds the surrogate: the callable or name given, or the stored name.
 
         Raises:
-            InputError: for names and options that no surrogate has.
+            InputError: for names that no surrogate has.
         """
         if callable(given):
             if isinstance(given, type) and issubclass(given, CompositeModel):
                 remedy = "Tell counts to a bo_stream.Campaign with `outcome`."
                 raise InputError("a surrogate of measurements", given.__name__, remedy)
-            return given
+            return cast("Callable[..., StreamingGP]", given)
         choice = self.surrogate if given is None else as_named(given)
         if choice is None:
             raise _missing_callable("surrogate")
@@ -517,11 +536,11 @@ class Settings:
             make = partial(self.counts.surrogate, name, options)
         if self.space.categories:
             make = partial(with_categories, make, name, self.space.dim, self.space.categories)
-        bounds, X = self.space.tensor_bounds, torch.empty(0, self.space.dim, dtype=torch.float64)
-        make(X, X[:, :1], bounds=bounds, outcome_transform=None)  # refuses invalid options now
         return make
 
-    def make_rule(self, feasible: FeasibleSet, given: Any = None) -> ProposalRule:
+    def make_rule(
+        self, feasible: FeasibleSet, given: NamedChoice | AcquisitionBuilder | None = None
+    ) -> ProposalRule:
         """What chooses trials: by the callable or name given, or by the stored name.
 
         Raises:
@@ -530,7 +549,7 @@ class Settings:
         targets = None if self.targets is None else self.space.encode(np.array(self.targets))
         search = partial(AcquisitionSearch, feasible, optimiser=self.optimiser, targets=targets)
         if callable(given):
-            return search(cast(AcquisitionBuilder, given))
+            return search(given)
         choice = self.acquisition if given is None else as_named(given)
         if choice is None:
             raise _missing_callable("acquisition")
@@ -569,18 +588,12 @@ def _plain(number: Any) -> Any:
 def _difference(stored: Any, new: Any, name: str) -> str:
     """Where two settings differ first, and their values there."""
     if isinstance(stored, Mapping) and isinstance(new, Mapping):
-        pairs = [(key, stored.get(key), new.get(key)) for key in [*stored, *new]]
-    elif isinstance(stored, list) and isinstance(new, list) and len(stored) == len(new):
-        pairs = [
-            (name, *both)
-            for both in zip(stored, new, strict=True)
-            if isinstance(both[0], list | Mapping)
-        ]
-    else:
-        pairs = []
-    for key, mine, theirs in pairs:
-        if mine != theirs:
-            return _difference(mine, theirs, str(key))
+        key = next(key for key in [*stored, *new] if stored.get(key) != new.get(key))
+        return _difference(stored.get(key), new.get(key), str(key))
+    if isinstance(stored, list) and isinstance(new, list) and len(stored) == len(new):
+        for old, other in zip(stored, new, strict=True):
+            if old != other and isinstance(old, list | Mapping):
+                return _difference(old, other, name)
     return f"{name}: {shown(new)[:LONGEST]} in place of {shown(stored)[:LONGEST]}"
 
 
