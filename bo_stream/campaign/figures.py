@@ -105,7 +105,8 @@ def outcomes(
         bars = told["yvar"] ** 0.5
         ax.errorbar(told.index, told["y"], bars, fmt="none", color="tab:blue", alpha=0.5)
     if campaign.goal != "learn":
-        best = _best_so_far(campaign, told)
+        kept = told["y"].where(campaign.settings.named.feasible(campaign.told()))
+        best = kept.cummin() if campaign.goal == "minimise" else kept.cummax()
         ax.step(told.index, best, where="post", color="tab:red", label="best so far")
     if optimum is not None:
         factor = 1.0 if campaign.counts is None else campaign.counts.factor
@@ -254,14 +255,6 @@ def _told(campaign: CampaignResults) -> pd.DataFrame:
     if not len(told):
         raise StateError("a campaign with outcomes", f"none in {campaign.name!r}", "Tell some.")
     return told
-
-
-def _best_so_far(campaign: CampaignResults, told: pd.DataFrame) -> pd.Series[float]:
-    """The best outcome up to every trial, of those that satisfy the constraints on outcomes."""
-    column = campaign.settings.column
-    feasible = campaign.settings.named.feasible(told.rename(columns={"y": column}))
-    kept = told["y"].where(feasible)
-    return kept.cummin() if campaign.goal == "minimise" else kept.cummax()
 
 
 def _kind(space: Space, name: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
+from botorch.models.model import Model
 from torch import Tensor
 
 from bo_stream import likelihoods
@@ -208,7 +209,7 @@ class CountOutcome:
         return CountGP(X, Y, sizes, likelihood=self.likelihood, **given)
 
 
-def latent_surrogate(model: Any) -> StreamingGP:
+def latent_surrogate(model: Model | None) -> StreamingGP:
     """The surrogate of latent values under counts, or the surrogate itself."""
     return cast(StreamingGP, model.model if isinstance(model, CountGP) else model)
 

@@ -361,20 +361,17 @@ class NamedOutcomes:
         for trial, row in zip(trials, self.rows(frame, history), strict=True):
             told = dict(row[0]) if self.several else {self.columns[0]: row}
             before = {column: self.part(trial, column) for column in told}
-            untold = [column for column, (y, _) in before.items() if y is None]
-            back = trial.status == "withdrawn"
-            if untold and not back:
-                raise StateError(
-                    f"outcomes of trial {trial.id} that were told",
-                    f"{untold[0]!r}, which was not",
-                    "Tell it with tell().",
-                )
-            told = {
-                c: part
-                for c, part in told.items()
-                if back or not all(map(is_same, before[c], part))
-            }
-            if back and self.several:
+            if trial.status != "withdrawn":
+                untold = [column for column, (y, _) in before.items() if y is None]
+                if untold:
+                    raise StateError(
+                        f"outcomes of trial {trial.id} that were told",
+                        f"{untold[0]!r}, which was not",
+                        "Tell it with tell().",
+                    )
+                same = [c for c, part in told.items() if all(map(is_same, before[c], part))]
+                told = {c: part for c, part in told.items() if c not in same}
+            elif self.several:
                 told = {**(trial.parts or {}), **told}
                 if not self.complete(told):
                     raise StateError(
