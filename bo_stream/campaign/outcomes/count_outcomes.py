@@ -65,6 +65,9 @@ class CountOutcome:
             ((column, kind),) = plain.items()
         else:
             column, name = plain.pop("column", None), plain.pop("likelihood", None)
+            if name not in LIKELIHOODS:
+                known = ", ".join(LIKELIHOODS)
+                raise InputError(f"a likelihood, one of {known}", repr(name), "Choose one.")
             kind = from_plain("likelihood", {"name": name, **plain})
         if type(kind) not in LIKELIHOODS.values():
             kinds = ", ".join(one.__name__ for one in LIKELIHOODS.values())
