@@ -11,14 +11,23 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from bo_stream.cli.ask_tell import suggest, tell
-from bo_stream.cli.check import check
-from bo_stream.cli.corrections import amend, change, widen, withdraw
+from bo_stream.cli.commands import (
+    amend,
+    change,
+    check,
+    map_places,
+    plot,
+    recommend,
+    report,
+    status,
+    suggest,
+    tell,
+    trials,
+    widen,
+    withdraw,
+)
 from bo_stream.cli.error_handling import in_one_line
-from bo_stream.cli.plots import map_places, plot
-from bo_stream.cli.report import report
 from bo_stream.cli.run import resume, run
-from bo_stream.cli.status import recommend, status, trials
 from bo_stream.cli.toml_reader import ConfigError
 
 __all__ = ["app", "start"]

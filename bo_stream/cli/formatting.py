@@ -20,11 +20,9 @@ __all__ = [
     "as_json",
     "best_trial",
     "count_by_status",
-    "failures",
     "far_off",
     "front",
     "recommendation",
-    "recommendations",
     "regret",
     "seconds_by_part",
     "summary",
@@ -49,6 +47,7 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
     trials, family = campaign.trials(), campaign.current.surrogate
     why, decision = campaign.current.why[0], campaign.decision
     left = regret(campaign, trials, loaded.optimum)
+    learned = "infeasible: where trials fail is learned from the first failure on"
     facts = {
         "campaign": f"{campaign.name} in {loaded.store}",
         "goal": goal(campaign),
@@ -56,7 +55,7 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
         "surrogate": f"{'a callable' if family is None else family['name']}. {why}",
         "acquisition": f"{decision.acquisition}. {decision.why}",
         "trials": count_by_status(trials),
-        "failures": failures(campaign),
+        "failures": None if campaign.settings.failures == "ignored" else learned,
         "budget": None if campaign.budget is None else f"{campaign.budget} trials",
         "far off": far_off(campaign),
         "best": best_trial(campaign, trials),
@@ -87,13 +86,6 @@ def count_by_status(trials: pd.DataFrame) -> str:
     others = ("running", "failed", "withdrawn")
     parts += [f"{counts[status]} {status}" for status in others if status in counts]
     return ", ".join(parts)
-
-
-def failures(campaign: Campaign) -> str | None:
-    """What is learned from failed trials; None if they are ignored."""
-    if campaign.settings.failures == "ignored":
-        return None
-    return "infeasible: where trials fail is learned from the first failure on"
 
 
 def far_off(campaign: Campaign) -> str | None:
@@ -149,15 +141,6 @@ def winsorised(campaign: Campaign) -> str | None:
     return "; ".join(found) or None
 
 
-def recommendations(campaign: Campaign, n: int) -> str:
-    """Recommended settings as aligned text, in order of preference."""
-    frame = campaign.recommend(n)
-    names = {name: label(campaign.space, name) for name in campaign.space.names}
-    return frame.rename(columns=names).to_string(
-        index=False, float_format=lambda value: f"{value:.6g}"
-    )
-
-
 def regret(campaign: Campaign, trials: pd.DataFrame, optimum: float | None) -> float | None:
     """Difference between the optimum and the best outcome; None if unknown."""
     row = _best(campaign, trials)
@@ -178,11 +161,12 @@ def seconds_by_part(row: Mapping[str, float]) -> str:
 
 
 def table(campaign: Campaign, frame: pd.DataFrame) -> str:
-    """Trials as aligned text with units in the header, without empty columns."""
-    shown = frame.dropna(axis="columns", how="all").reset_index()
+    """Trials or settings as aligned text with units in the header, without empty columns."""
     names = {name: label(campaign.space, name) for name in campaign.space.names}
-    return shown.rename(columns=names).to_string(
-        index=False, na_rep="", float_format=lambda value: f"{value:.6g}"
+    return (
+        frame.dropna(axis="columns", how="all")
+        .rename(columns=names)
+        .to_string(index=False, na_rep="", float_format=lambda value: f"{value:.6g}")
     )
 
 

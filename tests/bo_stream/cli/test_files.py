@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bo_stream.cli.app import start
-from bo_stream.cli.ask_tell import _whole
+from bo_stream.cli.commands import _whole
 from bo_stream.cli.measurements import decimal_marks, numbers, read_number, read_table
 from bo_stream.cli.toml_reader import ConfigError
 
