@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_scalar
 
-from bo_stream.campaign.digits import told_apart
 from bo_stream.campaign.history import (
     Event,
     Trial,
@@ -27,6 +26,7 @@ from bo_stream.campaign.names import OWN, in_spelling
 from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.space import Pool, Space
+from bo_stream.campaign.space.columns import told_apart
 from bo_stream.campaign.space.inputs import CLOSE, Category, Input
 from bo_stream.errors import InputError, StateError
 

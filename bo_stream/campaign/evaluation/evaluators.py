@@ -136,12 +136,14 @@ class RunningEvaluation:
         row: The trial.
         future: Its future result.
         attempt: Number of the attempt, up to `ATTEMPTS`.
+        worker: Executor of its own process, in a `ProcessPool`.
         submitted: Time of submission on the monotonic clock.
     """
 
     row: pd.Series[Any]
     future: futures.Future[Any]
     attempt: int = 1
+    worker: Any = None
     submitted: float = field(default_factory=time.monotonic)
 
 
@@ -246,8 +248,7 @@ class ProcessPool(FutureEvaluator):
         self._marks = tempfile.TemporaryDirectory(prefix="bo_stream-")
         self._call = _worker_call(objective)
         self._new = lambda: ProcessPoolExecutor(1, initializer=_worker_initializer())
-        self._workers: list[Any] = [None] * size
-        self._worker_of: dict[int, int] = {}
+        self._workers: list[Any] = []
 
     @property
     def capacity(self) -> int:
@@ -256,25 +257,22 @@ class ProcessPool(FutureEvaluator):
 
     def start(self, id: int, row: pd.Series[Any]) -> None:
         """Give a trial to a free worker."""
-        taken = {self._worker_of[id] for id in self.running}
-        self._worker_of[id] = next(i for i in range(self.size) if i not in taken)
         self._submit(id, row, 1)
 
     def close(self) -> None:
         """Stop all processes."""
-        for id in list(self.running):
-            self._stop(id)
         for worker in self._workers:
-            if worker is not None:
-                worker.shutdown(wait=True, kill_workers=True)
+            worker.shutdown(wait=True, kill_workers=True)
         self._marks.cleanup()
 
     def _submit(self, id: int, row: pd.Series[Any], attempt: int) -> None:
-        i = self._worker_of[id]
-        if self._workers[i] is None:
-            self._workers[i] = self._new()
-        future = self._workers[i].submit(self._call, row, str(self._mark(id, attempt)))
-        self.running[id] = RunningEvaluation(row, future, attempt)
+        busy = [evaluation.worker for evaluation in self.running.values()]
+        free = [worker for worker in self._workers if worker not in busy]
+        if not free:
+            free = [self._new()]
+            self._workers += free
+        future = free[0].submit(self._call, row, str(self._mark(id, attempt)))
+        self.running[id] = RunningEvaluation(row, future, attempt, free[0])
 
     def _returned(self, answer: Any) -> Any:
         returned, error = answer
@@ -291,13 +289,13 @@ class ProcessPool(FutureEvaluator):
         return started + self.timeout - time.time()
 
     def _time_out(self, id: int, evaluation: RunningEvaluation) -> None:
-        self._stop(id)
+        self._stop(evaluation)
         reason = f"no result within {self.timeout:g} s; its worker was stopped"
         self._finish(id, Failed(reason))
 
     def _handle_loss(self, id: int, evaluation: RunningEvaluation) -> None:
         error = evaluation.future.exception()
-        self._stop(id)
+        self._stop(evaluation)
         if evaluation.attempt < ATTEMPTS:
             self._submit(id, evaluation.row, evaluation.attempt + 1)
             return
@@ -305,12 +303,10 @@ class ProcessPool(FutureEvaluator):
         reason = f"its worker died {ATTEMPTS} times ({cause})"
         self._finish(id, Failed(reason))
 
-    def _stop(self, id: int) -> None:
-        """End a trial's process; the next trial of this worker starts a new one."""
-        i = self._worker_of[id]
-        worker, self._workers[i] = self._workers[i], None
-        if worker is not None:
-            worker.shutdown(wait=True, kill_workers=True)
+    def _stop(self, evaluation: RunningEvaluation) -> None:
+        """End the process of a trial; a new one takes its place when it is needed."""
+        self._workers.remove(evaluation.worker)
+        evaluation.worker.shutdown(wait=True, kill_workers=True)
 
     def _mark(self, id: int, attempt: int) -> Path:
         """A file that the worker creates when it starts."""

@@ -14,10 +14,9 @@ from torch import Tensor
 from bo_stream import likelihoods
 from bo_stream.base.options import from_plain
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.digits import told_apart
 from bo_stream.campaign.names import OWN
 from bo_stream.campaign.space import Space, numbers
-from bo_stream.campaign.space.columns import column, truths
+from bo_stream.campaign.space.columns import column, told_apart, truths
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.surrogates.counts import CountGP

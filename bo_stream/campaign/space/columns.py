@@ -10,10 +10,13 @@ import pandas as pd
 
 from bo_stream.errors import InputError
 
-__all__ = ["TRUTHS", "column", "numbers", "truths"]
+__all__ = ["TRUTHS", "column", "numbers", "told_apart", "truths"]
 
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 """Truth values in small letters, as people and programs write them."""
+
+DIGITS = (6, 9, 12, 15, 17)
+"""Significant digits that are tried; 17 tell any two numbers apart."""
 
 
 def column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
@@ -88,6 +91,16 @@ def truths(frame: pd.DataFrame, name: str) -> np.ndarray:
             "Correct it or leave out the row. If a trial gave none, use fail(ids, reason).",
         )
     return np.array(found, dtype=np.float64)
+
+
+def told_apart(*values: float) -> list[str]:
+    """The numbers in as few digits as show which of them differ."""
+    texts: list[str] = []
+    for digits in DIGITS:
+        texts = [f"{value:.{digits}g}" for value in values]
+        if len(set(texts)) == len(set(values)):
+            break
+    return texts
 
 
 def _number(value: Any) -> float:

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.digits import told_apart
 from bo_stream.campaign.names import folded
-from bo_stream.campaign.space.columns import TRUTHS, column, numbers
+from bo_stream.campaign.space.columns import TRUTHS, column, numbers, told_apart
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
 
 __all__ = ["Category", "Input", "Levels", "Range", "input_from"]
