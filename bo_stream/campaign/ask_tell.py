@@ -25,9 +25,9 @@ from bo_stream.campaign.frames import (
     read_told,
     trials_frame,
 )
-from bo_stream.campaign.history import ENQUEUED, Event, Trial, TrialHistory
+from bo_stream.campaign.history import ENQUEUED, Event, Proposal, TrialHistory
 from bo_stream.campaign.outcomes.goals import Failures
-from bo_stream.campaign.proposer import Proposal, available_places, propose
+from bo_stream.campaign.proposer import available_places, propose
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import NamedChoice, Settings
@@ -128,7 +128,7 @@ class AskTell:
                 waiting = {trial.id for trial in history.enqueued}
                 stale = stale or any(trial.id not in waiting for trial in enqueued)
                 if not stale:
-                    transaction.append(_asked_event(history, enqueued, proposal, by))
+                    transaction.append(events.asked_event(history, enqueued, proposal, by))
             self._sync()
             if not stale:  # otherwise another process has asked or changed something meanwhile
                 break
@@ -151,7 +151,8 @@ class AskTell:
         with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
             history = self._latest(transaction)
             inputs, places = read_new_trials(self._columns.spelled(frame), self.space, history)
-            transaction.append(events.asked_event(history, inputs, places, ENQUEUED))
+            new = Proposal(inputs, places)
+            transaction.append(events.asked_event(history, (), new, ENQUEUED))
         self._sync()
         return self._asked(history.next_ids(len(inputs)))
 
@@ -448,23 +449,3 @@ class AskTell:
 def _left(budget: int | None, history: TrialHistory) -> float:
     """Number of trials left in a budget; infinite without one."""
     return math.inf if budget is None else max(budget - len(history.trials), 0)
-
-
-def _asked_event(
-    history: TrialHistory, enqueued: list[Trial], proposal: Proposal | None, by: str | None
-) -> Event:
-    if proposal is None:
-        none = np.empty((0, len(enqueued[0].inputs)))
-        return events.asked_event(history, none, None, by, enqueued=enqueued)
-    taken = len(proposal.inputs) if proposal.ahead is None else 0
-    return events.asked_event(
-        history,
-        proposal.inputs,
-        proposal.places,
-        by,
-        enqueued=enqueued,
-        ahead=proposal.ahead,
-        taken=taken,
-        decision=None if proposal.decision == history.decision else proposal.decision,
-        seconds=proposal.seconds,
-    )

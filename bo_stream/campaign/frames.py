@@ -32,30 +32,18 @@ from bo_stream.errors import InputError, StateError
 
 __all__ = [
     "Columns",
-    "Outcomes",
-    "as_asked",
-    "check_frame",
-    "check_inputs",
     "far_outcomes",
     "find_trials",
-    "given_ids",
     "inputs_frame",
-    "names_trials",
     "parse_ids",
     "read_amended",
-    "read_corrections",
     "read_new_trials",
-    "read_outcomes",
     "read_told",
-    "shown_labels",
     "trials_frame",
 ]
 
 ROUNDED = 5.1e-6
 """Largest relative difference of an input from the one that was asked for, as it is printed."""
-
-Outcomes = tuple[list[tuple[Any, ...]], np.ndarray, list[int] | None]
-"""Values for `told_event` of the history, and inputs and places of new trials."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +74,13 @@ class Columns:
         check_frame(frame)
         return in_spelling(frame, {*self.space.names, *self.outcomes, *OWN})
 
+    def rows(self, frame: pd.DataFrame, history: TrialHistory) -> list[tuple[Any, ...]]:
+        """What the rows of a frame tell: outcomes, variances and sizes; or outcomes by column."""
+        if self.counts is None:
+            return self.named.rows(frame, history)
+        k, n = (values.tolist() for values in self.counts.values(frame))
+        return [(one, None, of) for one, of in zip(k, n, strict=True)]
+
 
 def check_frame(frame: Any) -> None:
     """Refuse what is not a frame with rows.
@@ -99,63 +94,6 @@ def check_frame(frame: Any) -> None:
         )
     if not len(frame):
         raise InputError("at least one row", "none", "Leave the call out.")
-
-
-def read_outcomes(
-    frame: pd.DataFrame,
-    columns: Columns,
-    history: TrialHistory,
-    ids: list[Any] | None,
-    *,
-    inputs_read: bool = False,
-) -> Outcomes:
-    """Outcomes in a frame that are not in the history yet.
-
-    A row without id belongs to the running trial with exactly its inputs if there is one, and else
-    is a new trial. Inputs of rows with ids are compared with the trials' unless they were read
-    before.
-
-    Args:
-        frame: The frame.
-        columns: What its columns are.
-        history: All trials.
-        ids: Trial ids of its rows; None if they have none.
-        inputs_read: Whether the inputs of rows with ids were read before.
-
-    Raises:
-        InputError, NoiseError: for invalid columns, ids or values.
-        StateError: for an outcome that contradicts one told before.
-    """
-    space, named, counts = columns.space, columns.named, columns.counts
-    _check_columns(frame, space, columns.outcomes)
-    told = named.rows(frame, history) if counts is None else _counted(frame, counts)
-    if ids is None:
-        inputs, places = _inputs(frame, space)
-        found = _running_at(history, inputs, places)
-        new = [i for i, id in enumerate(found) if id is None]
-        _check_free(space, history, [] if places is None else [places[i] for i in new])
-        values = [(id, *row) for id, row in zip(found, told, strict=True)]
-        return values, inputs[new], None if places is None else [places[i] for i in new]
-    trials = find_trials(ids, history)
-    if not inputs_read:
-        check_inputs(frame, space, trials)
-    kept: list[tuple[Any, ...]] = []
-    for trial, row in zip(trials, told, strict=True):
-        if named.several:
-            row = (named.new_parts(trial, row[0]),)
-            kept += [(trial.id, *row)] if row[0] else []
-        elif trial.status in ("running", "failed"):
-            kept.append((trial.id, *row))
-        elif not _same_outcome(trial, row):
-            size = "" if counts is None else f" of {trial.size!r}"
-            gone = ", and that was withdrawn" if trial.status == "withdrawn" else ""
-            raise StateError(
-                f"the outcome that trial {trial.id} was told before, {trial.y!r}{size}{gone}",
-                f"{row[0]!r}{size and f' of {row[-1]!r}'}",
-                "Correct it with amend(). Leave the row out, or tell it without a trial id as a "
-                "new measurement.",
-            )
-    return kept, np.empty((0, space.dim)), None if not isinstance(space, Pool) else []
 
 
 def read_corrections(
@@ -186,7 +124,7 @@ def read_corrections(
     for name, column in (("y", counts.column), ("size", counts.size)):
         if column is not None and column not in frame:
             frame = frame.assign(**{column: _column([getattr(t, name) for t in trials])})
-    rows = zip(trials, _counted(frame, counts), strict=True)
+    rows = zip(trials, columns.rows(frame, history), strict=True)
     return [
         (trial.id, *row)
         for trial, row in rows
@@ -301,12 +239,6 @@ def _inputs(frame: pd.DataFrame, space: Space) -> tuple[np.ndarray, list[int] | 
         return space.values(frame), None
     places = space.places(frame)
     return space.place_values[places], places
-
-
-def _counted(frame: pd.DataFrame, counts: CountOutcome) -> list[tuple[float, None, float]]:
-    """The counts of a frame's rows and their sizes."""
-    k, n = (values.tolist() for values in counts.values(frame))
-    return [(one, None, of) for one, of in zip(k, n, strict=True)]
 
 
 def given_ids(frame: pd.DataFrame) -> list[Any] | None:
@@ -439,6 +371,7 @@ def read_told(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> E
     labels, frame = _labels(_with_counts(columns.spelled(frame), columns.counts), columns)
     if not len(frame):
         return None
+    _check_columns(frame, space, columns.outcomes)
     ids = _row_ids(frame, labels.get("key"), history)
     asked = [i for i, id in enumerate(ids) if id is not None]
     own = [i for i, id in enumerate(ids) if id is None]
@@ -447,19 +380,24 @@ def read_told(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> E
     places: list[int] | None = [] if isinstance(space, Pool) else None
     done: list[tuple[int, list[float]]] = []
     if asked:
-        part, named = frame.iloc[asked] if own else frame, [ids[i] for i in asked]
-        trials = find_trials(named, history)
-        if not names_trials(frame):
+        part = frame.iloc[asked] if own else frame
+        trials = find_trials([ids[i] for i in asked], history)
+        if isinstance(space, Pool) or not names_trials(frame):
             check_inputs(part, space, trials)
         done = _done(part, space, trials)
-        read = not isinstance(space, Pool)
-        values, _, _ = read_outcomes(part, columns, history, named, inputs_read=read)
+        values = _new_outcomes(trials, columns.rows(part, history), columns)
     if own:
-        mine, inputs, places = read_outcomes(frame.iloc[own], columns, history, None)
-        values = [*values, *mine]
-        new = iter(history.next_ids(len(inputs)))
-        for i, row in zip(own, mine, strict=True):
-            ids[i] = next(new) if row[0] is None else row[0]
+        part = frame.iloc[own]
+        told = columns.rows(part, history)
+        inputs, places = _inputs(part, space)
+        found = _running_at(history, inputs, places)
+        values += [(id, *row) for id, row in zip(found, told, strict=True)]
+        new = [i for i, id in enumerate(found) if id is None]
+        inputs, places = inputs[new], None if places is None else [places[i] for i in new]
+        _check_free(space, history, places or [])
+        following = iter(history.next_ids(len(new)))
+        for i, id in zip(own, found, strict=True):
+            ids[i] = next(following) if id is None else id
     event = told_event(history, values, inputs, places)
     for name, texts in labels.items():
         rows = [(int(id), text) for id, text in zip(ids, texts, strict=True) if text]
@@ -513,6 +451,33 @@ def far_outcomes(history: TrialHistory, ids: Iterable[int] | None = None) -> lis
     judged = [id for batch in batches for id in batch] if ids is None else ids
     values = ((id, trials[id].y) for id in judged)
     return [id for id, y in values if y is not None and abs(y - middle) > FAR * (third - first)]
+
+
+def _new_outcomes(
+    trials: list[Trial], told: list[tuple[Any, ...]], columns: Columns
+) -> list[tuple[Any, ...]]:
+    """Ids and outcomes of trials that were not told them before.
+
+    Raises:
+        StateError: for an outcome that contradicts one told before.
+    """
+    kept: list[tuple[Any, ...]] = []
+    for trial, row in zip(trials, told, strict=True):
+        if columns.named.several:
+            parts = columns.named.new_parts(trial, row[0])
+            kept += [(trial.id, parts)] if parts else []
+        elif trial.status in ("running", "failed"):
+            kept.append((trial.id, *row))
+        elif not _same_outcome(trial, row):
+            size = "" if columns.counts is None else f" of {trial.size!r}"
+            gone = ", and that was withdrawn" if trial.status == "withdrawn" else ""
+            raise StateError(
+                f"the outcome that trial {trial.id} was told before, {trial.y!r}{size}{gone}",
+                f"{row[0]!r}{size and f' of {row[-1]!r}'}",
+                "Correct it with amend(). Leave the row out, or tell it without a trial id as a "
+                "new measurement.",
+            )
+    return kept
 
 
 def _with_counts(frame: pd.DataFrame, counts: CountOutcome | None) -> pd.DataFrame:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.history import Decision, TrialHistory
+from bo_stream.campaign.history import Decision, Proposal, TrialHistory
 from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
 from bo_stream.campaign.proposing.rules import MeasuredChoice
 from bo_stream.campaign.randomness import proposing
@@ -19,25 +18,7 @@ from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError
 
-__all__ = ["Proposal", "available_places", "propose"]
-
-
-class Proposal(NamedTuple):
-    """The next trials.
-
-    Attributes:
-        inputs: Inputs in the user's units, ``q x d``.
-        places: Their rows of the pool, in a pool.
-        ahead: Points chosen for later calls; None if these trials were among such points.
-        decision: Which acquisition function chose them, where that is a choice.
-        seconds: What the decision took, if the choice between two functions depends on it.
-    """
-
-    inputs: np.ndarray
-    places: list[int] | None
-    ahead: np.ndarray | None = None
-    decision: Decision | None = None
-    seconds: float | None = None
+__all__ = ["available_places", "propose"]
 
 
 def propose(state: CampaignState, q: int, row: Row) -> Proposal:
@@ -55,7 +36,7 @@ def propose(state: CampaignState, q: int, row: Row) -> Proposal:
     """
     s, space, history = state.settings, state.settings.space, state.history
     if len(history.ahead) >= q and state.fitted <= history.chosen_at:
-        return Proposal(np.array(history.ahead[:q], dtype=np.float64), None)
+        return Proposal(np.array(history.ahead[:q], dtype=np.float64), None, taken=q)
     available = available_places(state.feasible, history)
     if s.exact and isinstance(space, Pool):
         told = {t.place for t in history.trials if t.status == "told"}
@@ -89,9 +70,9 @@ def propose(state: CampaignState, q: int, row: Row) -> Proposal:
     if isinstance(space, Pool):
         places = [int(available[i]) for i in chosen]
         empty = np.empty((0, space.dim))
-        return Proposal(space.place_values[places], places, empty, decision, seconds)
+        return Proposal(space.place_values[places], places, empty, 0, decision, seconds)
     inputs = space.decode(chosen)
-    return Proposal(inputs[:q], None, inputs[q:], decision, seconds)
+    return Proposal(inputs[:q], None, inputs[q:], 0, decision, seconds)
 
 
 def available_places(feasible: FeasibleSet, history: TrialHistory) -> Tensor:

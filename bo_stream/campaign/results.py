@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 import torch
+from botorch.utils.multi_objective.box_decompositions.non_dominated import (
+    FastNondominatedPartitioning,
+)
+from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.history import Decision
-from bo_stream.campaign.outcome_results import (
-    OutcomeGains,
-    front_of,
-    front_points,
-    predictions_of,
-    recommended_points,
-)
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
-from bo_stream.campaign.outcomes.front import OutcomePredictions, hypervolume
+from bo_stream.campaign.outcomes.front import (
+    OutcomePredictions,
+    hypervolume,
+    reference_of,
+    searched,
+    spread_out,
+)
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.outcomes.observations import PartlyObserved
-from bo_stream.campaign.proposing.recommendation import gains_ahead, largest_gains, recommended
+from bo_stream.campaign.proposing.recommendation import (
+    APART,
+    Candidates,
+    gains_ahead,
+    largest_gains,
+    recommended,
+    told_at,
+)
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
+from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.scores import OutcomeDistribution, outcome_distribution
 from bo_stream.surrogates.counts import CountGP
@@ -34,6 +46,12 @@ __all__ = ["CampaignResults"]
 
 INTERVAL = (0.05, 0.95)
 """Levels of the interval of a recommendation."""
+
+SHOWN = 100
+"""Largest number of settings of a model's front."""
+
+BOXES = 256
+"""Number of boxes of hypervolume that are integrated at once."""
 
 
 class CampaignResults(AskTell):
@@ -130,7 +148,7 @@ class CampaignResults(AskTell):
             raise InputError("'trials' or 'model'", repr(of), "Choose one.")
         if of == "model":
             return self._recommended(self._current_model(), None, feasible)
-        return front_of(self.told(), self._outcomes)
+        return _front_of(self.told(), self._outcomes)
 
     def hypervolume(self) -> tuple[float, dict[str, float]] | None:
         """Hypervolume of `front`, and the outcomes that it is measured from.
@@ -231,7 +249,7 @@ class CampaignResults(AskTell):
                 "one outcome that is no count", "counts or several outcomes", "Leave `noise` out."
             )
         if several:
-            return predictions_of(self._predictions(model), X, frame.index)
+            return _predictions_of(self._predictions(model), X, frame.index)
         found = self._distribution(model, X, noise)
         interval = noise or self.counts is not None
         return pd.DataFrame(self._summary(found, interval), frame.index)
@@ -257,15 +275,15 @@ class CampaignResults(AskTell):
         data = cast(PartlyObserved, self._state.observations)
         given = predictions, self.feasible, data, least
         if n is None:
-            frame, X = self._settings_at(front_points(*given))
+            frame, X = self._settings_at(_front_points(*given))
         else:
-            frame, X = self._settings_at(recommended_points(*given, n))
-        frame = pd.concat([frame, predictions_of(predictions, X, frame.index, INTERVAL)], axis=1)
+            frame, X = self._settings_at(_recommended_points(*given, n))
+        frame = pd.concat([frame, _predictions_of(predictions, X, frame.index, INTERVAL)], axis=1)
         if n is None:
             return frame
         several = len(self._outcomes.goals) > 1
-        against = self._settings_at(front_points(*given))[1] if several else X
-        gains = OutcomeGains(predictions, predictions.at(against).objectives)
+        against = self._settings_at(_front_points(*given))[1] if several else X
+        gains = _Gains(predictions, predictions.at(against).objectives)
         found = largest_gains(gains, self.feasible, data.candidates())
         return frame.assign(gain=found.expand(len(frame)).numpy())
 
@@ -326,3 +344,154 @@ class CampaignResults(AskTell):
                 "Tell more first.",
             )
         return self.model
+
+
+def _front_of(told: pd.DataFrame, outcomes: NamedOutcomes) -> pd.DataFrame:
+    """Rows of told trials that are feasible and not dominated, by the first objective."""
+    frame = told[outcomes.feasible(told)]
+    values = torch.from_numpy(outcomes.signed(frame))
+    kept = frame[is_non_dominated(values).numpy()] if len(frame) else frame
+    return kept.sort_values(outcomes.objectives, kind="stable")
+
+
+def _predictions_of(
+    predictions: OutcomePredictions,
+    X: Tensor,
+    index: Any,
+    interval: tuple[float, float] | None = None,
+) -> pd.DataFrame:
+    """Means, standard deviations and probability of feasibility at points, in the user's units.
+
+    Args:
+        predictions: Predictions of all outcomes.
+        X: ``n x d``.
+        index: Index of the frame.
+        interval: Levels of the ends of an interval, if it is asked for.
+    """
+    outcomes, here = predictions.outcomes, predictions.at(X)
+    made: dict[str, np.ndarray] = {}
+    for j, (column, sign) in enumerate(zip(outcomes.columns, outcomes.signs, strict=True)):
+        start, found = "" if outcomes.objectives == [column] else f"{column}_", here.distribution(j)
+        made |= {f"{start}mean": (sign * found.mean).numpy(), f"{start}sd": found.sd.numpy()}
+        if interval is not None and column in outcomes.goals:
+            lower, upper = (sign * found.quantiles(interval)).sort(0).values.numpy()
+            made |= {f"{start}lower": lower, f"{start}upper": upper}
+    if outcomes.constraints or outcomes.completes:
+        made["feasible"] = here.feasible.numpy()
+    return pd.DataFrame(made, index)
+
+
+@torch.no_grad()
+def _recommended_points(
+    predictions: OutcomePredictions,
+    where: FeasibleSet,
+    data: PartlyObserved,
+    least: float,
+    count: int,
+) -> Tensor:
+    """Points of a box, or indices of rows of a pool, in order of preference by `Candidates`.
+
+    Of several objectives they are those points of the front that are spread best. The front is one
+    of measured points, and of others that almost surely no measured one dominates.
+
+    Args:
+        predictions: Predictions of all outcomes.
+        where: Where to look.
+        data: All outcomes.
+        least: The least probability of feasibility.
+        count: Number of points at most. Of one objective, those of a box are apart.
+    """
+    X, rows = _candidates(predictions, where, data, least)
+    here = predictions.at(X)
+    enough = (here.feasible >= least).nonzero()[:, 0]
+    if not len(enough):
+        enough = here.feasible.argmax().unsqueeze(0)
+    values = here.objectives[enough]
+    told = told_at(X[enough], *data.complete)
+    made = Candidates(X[enough], told, values, predictions.higher)
+    if values.shape[-1] == 1:
+        bounds = where.space.tensor_bounds.to(X)
+        pool = isinstance(where.space, Pool)
+        chosen = made.best(count, None if pool else APART * (bounds[1] - bounds[0]))
+    else:
+        front = made.front()
+        chosen = front[spread_out(values[front], count)]
+    return rows[enough[chosen]] if isinstance(where.space, Pool) else X[enough[chosen]]
+
+
+@torch.no_grad()
+def _front_points(
+    predictions: OutcomePredictions, where: FeasibleSet, data: PartlyObserved, least: float
+) -> Tensor:
+    """The front of the model by expected outcomes, at most `SHOWN` of it; as above."""
+    X, rows = _candidates(predictions, where, data, least)
+    best = predictions.best(X, least)
+    values = predictions.at(X[best]).objectives
+    chosen = _apart(values, SHOWN)
+    chosen = best[chosen[values[chosen, 0].argsort(descending=True, stable=True)]]
+    return rows[chosen] if isinstance(where.space, Pool) else X[chosen]
+
+
+def _candidates(
+    predictions: OutcomePredictions, where: FeasibleSet, data: PartlyObserved, least: float
+) -> tuple[Tensor, Tensor]:
+    """Feasible points of a pool, and their rows; or the measured and the best points of a box."""
+    space = where.space
+    if isinstance(space, Pool):
+        rows = torch.from_numpy(where.holds(space.place_values)).nonzero()[:, 0]
+        return space.points.to(data.X)[rows], rows
+    measured, _ = data.complete
+    measured = measured[where.domain.contains(measured)]
+    found = searched(partial(predictions.best, least=least), where, data.candidates())
+    X = torch.cat([measured, found.to(measured)]).unique(dim=0)
+    return X, torch.arange(len(X))
+
+
+class _Gains:
+    """Expected gains at points, times the probability of feasibility.
+
+    The expected gain of hypervolume is a sum over boxes that fill what the front does not dominate:
+    objectives are independent, and each adds to a box the expected length of its side that is
+    gained.
+
+    Args:
+        predictions: Predictions of all outcomes.
+        against: ``k x m`` expected objectives, over which a gain is: of one objective each of them,
+            of several their front, in hypervolume from the reference point.
+    """
+
+    def __init__(self, predictions: OutcomePredictions, against: Tensor) -> None:
+        self.predictions, self.against = predictions, against
+        self._boxes: Tensor | None = None
+        if against.shape[-1] > 1:
+            reference = reference_of(against, predictions.outcomes)
+            self._boxes = FastNondominatedPartitioning(reference, against).get_hypercell_bounds()
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Gains at points ``n x d``: ``k x n``, or ``1 x n`` of several objectives."""
+        here = self.predictions.at(X)
+        if self._boxes is None:
+            gains = here.distribution(0).expected_improvement(self.against[:, 0])
+            return gains * here.feasible
+        total = torch.zeros_like(here.feasible)
+        for boxes in self._boxes.split(BOXES, 1):
+            volume = torch.ones(())
+            for j, ends in enumerate(boxes.unbind(-1)):
+                levels, places = ends.unique(return_inverse=True)
+                above = here.distribution(j).expected_improvement(levels)[places]
+                volume = volume * (above[0] - above[1]).clamp_min(0.0)
+            total = total + volume.sum(0)
+        return (total * here.feasible).unsqueeze(0)
+
+
+def _apart(values: Tensor, count: int) -> Tensor:
+    """Rows of a front, ``n x k``: its ends, then always the one farthest from the others."""
+    if len(values) <= count:
+        return torch.arange(len(values))
+    scaled = (values - values.mean(0)) / values.std(0).clamp_min(1e-300)
+    chosen = scaled.argmax(0).unique().tolist()
+    nearest = torch.cdist(scaled, scaled[chosen]).min(1).values
+    while len(chosen) < count:
+        chosen.append(int(nearest.argmax()))
+        nearest = torch.minimum(nearest, (scaled - scaled[chosen[-1]]).norm(dim=-1))
+    return torch.tensor(chosen)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.history import BLOCK, Trial, TrialHistory, TrialList
+from bo_stream.campaign.history import TrialHistory
 from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.proposing.rules import MeasuredChoice
@@ -261,17 +261,6 @@ def test_the_start_is_one_sequence_however_it_is_asked_for() -> None:
         whole, parts = (Campaign(CUBE, surrogate, seed=3, budget=60) for _ in range(2))
         batches = [parts.ask(q) for q in (1, 4, 3)]
         pd.testing.assert_frame_equal(whole.ask(8), pd.concat(batches))
-
-
-def test_a_list_of_trials_shares_what_did_not_change() -> None:
-    trials = [Trial(i, (float(i),), None) for i in range(2 * BLOCK + 7)]
-    whole = TrialList().changed(trials)
-    assert list(whole) == trials and len(whole) == len(trials)
-    changed = whole.changed([trials[3]._replace(y=1.0), Trial(len(trials), (0.0,), None)])
-    assert changed[3].y == 1.0 and whole[3].y is None and len(changed) == len(whole) + 1
-    assert changed[BLOCK] is whole[BLOCK]
-    with pytest.raises(IndexError):
-        whole[len(trials)]
 
 
 def test_statuses_follow_the_events() -> None:
