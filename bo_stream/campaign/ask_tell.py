@@ -148,13 +148,13 @@ class AskTell:
         Raises:
             InputError, BoundsError: for an invalid frame.
         """
-        with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
-            history = self._latest(transaction)
+
+        def enqueued(history: TrialHistory) -> Event:
             inputs, places = read_new_trials(self._columns.spelled(frame), self.space, history)
-            new = Proposal(inputs, places)
-            transaction.append(events.asked_event(history, (), new, ENQUEUED))
-        self._sync()
-        return self._asked(history.next_ids(len(inputs)))
+            return events.asked_event(history, (), Proposal(inputs, places), ENQUEUED)
+
+        event = self._record(enqueued)
+        return self._asked([row[0] for row in event["trials"]])
 
     def tell(self, frame: pd.DataFrame) -> None:
         """Record outcomes of trials, of part of a batch, or of data that were not asked for.
@@ -185,15 +185,13 @@ class AskTell:
             event = read_told(frame, self._columns, history)
             return event and self._in_parts(history, event)
 
-        event = self._record(told)
-        ids = events.told_ids(event)
+        ids = events.changed_ids(self._record(told))
         if self.counts is None and (far := far_outcomes(self._state.history, ids)):
             warnings.warn(
                 f"The outcomes of trials {', '.join(map(str, far))} are hundreds of interquartile "
                 "ranges away from the others. Mistakes are corrected by amend() or withdraw().",
                 stacklevel=2,
             )
-        self._after_tell(ids)
 
     def fail(self, ids: Any, reason: str) -> None:
         """Give up trials. Their points are not proposed again.
@@ -222,8 +220,7 @@ class AskTell:
             new = [(trial.id, reason) for trial in trials if trial.status == "running"]
             return events.failed_event(new) if new else None
 
-        event = self._record(failed)
-        self._after_tell([row[0] for row in event["reasons"]] if event else [])
+        self._record(failed)
 
     # -- corrections -----------------------------------------------------------------------------
 
@@ -247,8 +244,7 @@ class AskTell:
             event = read_amended(frame, self._columns, history)
             return event and self._in_parts(history, event)
 
-        event = self._record(amended)
-        self._after_tell(events.told_ids(event))
+        self._record(amended)
 
     def withdraw(self, ids: Any, reason: str) -> None:
         """Remove trials from what is learned.
@@ -271,8 +267,7 @@ class AskTell:
             new = [(trial.id, reason) for trial in trials if trial.status != "withdrawn"]
             return events.withdrawn_event(history, new) if new else None
 
-        event = self._record(withdrawn)
-        self._after_tell([row[0] for row in event["reasons"]] if event else [])
+        self._record(withdrawn)
 
     def widen(self, bounds: Mapping[str, tuple[float, float]]) -> None:
         """Widen the bounds of some inputs. The surrogate is built anew over the wider box.
@@ -383,28 +378,31 @@ class AskTell:
         """Follow the store."""
         self._state.sync(self.row)
 
-    def _latest(self, transaction: Any) -> TrialHistory:
-        """The history as a transaction sees it; its settings are taken over."""
-        history = self._state.history
-        history = history.extended(transaction.events_since(history.num_events))
-        self._state.configure(history)
-        return history
-
     def _in_parts(self, history: TrialHistory, event: Event) -> Event:
         """An event of telling or amending: of several outcomes, with outcomes by column."""
         if not self._state.named.several:
             return event
         return events.told_in_parts(history, event, self._state.named.complete)
 
-    def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event | None:
-        """Store the event that follows from the latest history, if any, and follow it."""
+    def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event:
+        """Store the event that follows from the latest history, and follow it; an empty one is not.
+
+        Callbacks are called with the trials that it tells, amends, fails or withdraws.
+        """
         with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
-            history = self._latest(transaction)
-            event = event_after(history)
-            if event is not None:
+            before = self._state.history
+            history = before.extended(transaction.events_since(before.num_events))
+            self._state.configure(history)
+            event = event_after(history) or {}
+            if event:
                 transaction.append(event)
                 history = history.extended([event])
         self._state.follow(history, self.row)
+        ids = events.changed_ids(event)
+        if self.callbacks and ids:
+            frame = trials_frame([history.trials[id] for id in ids], self._columns)
+            for callback in self.callbacks:
+                callback.after_tell(self, frame.copy())
         return event
 
     def _change(self, changed: Callable[[TrialHistory], Settings]) -> None:
@@ -437,13 +435,6 @@ class AskTell:
         for callback in self.callbacks:
             callback.after_ask(self, frame.copy())
         return frame
-
-    def _after_tell(self, ids: list[int]) -> None:
-        if self.callbacks and ids:
-            told = [self._state.history.trials[id] for id in ids]
-            frame = trials_frame(told, self._columns)
-            for callback in self.callbacks:
-                callback.after_tell(self, frame.copy())
 
 
 def _left(budget: int | None, history: TrialHistory) -> float:

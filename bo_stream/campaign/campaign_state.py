@@ -20,12 +20,12 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.changes import replayed
 from bo_stream.campaign.history import Log, Trial, TrialHistory
+from bo_stream.campaign.learner import Learner, chosen_points
 from bo_stream.campaign.outcomes.named_outcomes import COMPLETED
 from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
 from bo_stream.campaign.proposing.fit_policy import Stage, falling_back
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.proposing.recommendation import region_of_best
-from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager, chosen_points
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space.feasible import InputConstraint
@@ -127,14 +127,14 @@ class CampaignState:
     # -- what is known now -----------------------------------------------------------------------
 
     @property
-    def used(self) -> list[SurrogateManager]:
+    def used(self) -> list[Learner]:
         """The surrogates that are used: completion is learned once some trials failed."""
         learners = list(self.learners.values())
         unknown = self.named.completes and len(learners[-1].data.Y.unique()) < 2
         return learners[:-1] if unknown else learners
 
     @property
-    def only(self) -> SurrogateManager | None:
+    def only(self) -> Learner | None:
         """The surrogate of the only outcome; None if several are learned together."""
         return None if self.named.joint else self.used[0]
 
@@ -203,7 +203,7 @@ class CampaignState:
 
     def _begin(self) -> None:
         """Forget all surrogates."""
-        self.learners: dict[str, SurrogateManager] = {}
+        self.learners: dict[str, Learner] = {}
         self.region = None
         self._snapshot = 0  # number of the snapshot last loaded or saved
 
@@ -224,9 +224,9 @@ class CampaignState:
             if column in self.learners:
                 self.learners[column].configure(stages, bounds)
             else:
-                self.learners[column] = SurrogateManager(stages, bounds, *given)
+                self.learners[column] = Learner(stages, bounds, *given)
 
-    def _follow(self, column: str, learner: SurrogateManager, row: Row) -> bool:
+    def _follow(self, column: str, learner: Learner, row: Row) -> bool:
         """Let a surrogate observe its new outcomes; whether it is to be saved."""
         log, data = self._log(column), learner.data
         if data.revision < log.revision:  # all outcomes are collected again

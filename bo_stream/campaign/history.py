@@ -40,10 +40,10 @@ __all__ = [
     "amended_event",
     "asked_event",
     "changed_event",
+    "changed_ids",
     "failed_event",
     "is_same",
     "told_event",
-    "told_ids",
     "told_in_parts",
     "withdrawn_event",
 ]
@@ -213,7 +213,7 @@ class TrialHistory:
     def extended(self, events: list[Event]) -> TrialHistory:
         """The history with further events.
 
-        Cost: O(all trials), 3 microseconds for a thousand of them.
+        Cost: O(all trials), about 10 microseconds for a thousand of them.
 
         Raises:
             StateError: for an event of a kind that this release does not know.
@@ -488,12 +488,11 @@ def told_in_parts(
     return {**event, "values": done, "parts": parts, **old}
 
 
-def told_ids(event: Event | None) -> list[int]:
-    """Ids of the trials of which an event tells or amends outcomes."""
-    if event is None:
-        return []
-    rows = [row for rows in event.get("parts", {}).values() for row in rows]
-    return list(dict.fromkeys(row[0] for row in [*event["values"], *rows]))
+def changed_ids(event: Event) -> list[int]:
+    """Ids of the trials that an event tells, amends, fails or withdraws."""
+    parts = [row for rows in event.get("parts", {}).values() for row in rows]
+    rows = [*event.get("values", ()), *event.get("reasons", ()), *parts]
+    return list(dict.fromkeys(row[0] for row in rows))
 
 
 def failed_event(reasons: list[tuple[int, str]]) -> Event:

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from bo_stream.base.options import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.learner import Learner, chosen_points
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
 from bo_stream.campaign.proposing.rules import MeasuredChoice
-from bo_stream.campaign.proposing.surrogate_manager import SurrogateManager, chosen_points
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
@@ -96,7 +96,7 @@ class Follower:
         self._feasible = settings.feasible(options.get("constraints") or ())
         chosen = options.get("surrogate"), options.get("acquisition")
         stages = settings.stages(self._feasible, *chosen)
-        self._manager = SurrogateManager(
+        self._learner = Learner(
             stages, self.space.tensor_bounds, settings.initial, winsorise=goal != "learn"
         )
         self._proposed_at: float | None = None
@@ -105,7 +105,7 @@ class Follower:
         self._reset()
 
     def _reset(self) -> None:
-        self._manager.reset()
+        self._learner.reset()
         none = torch.empty(0, self.space.dim, dtype=torch.float64)
         self._observations = Observations(none, none[:, :1])
         self._known: dict[Hashable, FinishedTrial] = {}
@@ -114,7 +114,7 @@ class Follower:
     @property
     def model(self) -> StreamingGP | None:
         """The surrogate, of outcomes to be maximised; None before it is built."""
-        return self._manager.model
+        return self._learner.model
 
     def _observe(self, trials: Mapping[Hashable, FinishedTrial]) -> None:
         """Observe the outcomes that are new, in one batch.
@@ -139,7 +139,7 @@ class Follower:
             Yvar = torch.tensor([[trial.yvar] for trial in new.values()], dtype=torch.float64)
         elif self.settings.fixed_variance is not None:
             Yvar = torch.full_like(Y, self.settings.fixed_variance)
-        self._manager.observe(X, Y, self._floored(Yvar), Row(()))
+        self._learner.observe(X, Y, self._floored(Yvar), Row(()))
         self._observations = self._observations.extended(X, Y, Yvar)
         self._known.update(new)
         self._noise_known = noise_known
@@ -159,10 +159,10 @@ class Follower:
         failed = self._points([trial.inputs for trial in finished.values() if trial.y is None])
         seed, data, no_pool = self.settings.seed, self._observations, torch.empty(0).long()
         data = Observations(data.X, data.Y, self._floored(data.Yvar))
-        self._manager.update(data, len(data.X), Row(("fit_evaluations",)))
+        self._learner.update(data, len(data.X), Row(("fit_evaluations",)))
         with proposing(seed, number, data.X.device):
             X = None
-            if (model := self._manager.model) is not None:
+            if (model := self._learner.model) is not None:
                 context = ProposalContext(
                     data.candidates(),
                     self._points(pending),
@@ -170,12 +170,12 @@ class Follower:
                     no_pool,
                     data.best(),
                     len(data.X),
-                    self._manager.ensemble,
+                    self._learner.ensemble,
                     self._evaluation_seconds,
                     self._decision_seconds,
                 )
                 begin = time.perf_counter()
-                stage = self._manager.stage
+                stage = self._learner.stage
                 X = chosen_points(stage, model, 1, context)
                 measured = isinstance(stage.rule, MeasuredChoice) and stage.rule.maximised
                 if X is not None and measured:

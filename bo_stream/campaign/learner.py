@@ -1,4 +1,4 @@
-"""The surrogate of a campaign: built, updated and fitted by a schedule."""
+"""The surrogate of an outcome: built, updated and fitted by a schedule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.records import Row
 from bo_stream.errors import InputError, UnsupportedError
 
-__all__ = ["SurrogateManager", "chosen_points"]
+__all__ = ["Learner", "chosen_points"]
 
 ENSEMBLE_BELOW = 1000
 """Number of outcomes, with those asked for, up to which samples are of several kernels: a larger
@@ -49,7 +49,7 @@ SCORED = 64
 """Maximum number of outcomes of a batch whose joint prediction is scored."""
 
 
-class SurrogateManager:
+class Learner:
     """Builds, updates and fits a surrogate, and keeps track of its predictive scores.
 
     The result is a deterministic function of the batches observed and of the calls of `update`
@@ -89,15 +89,15 @@ class SurrogateManager:
         self.data, self.saved = Observations.none(bounds, counts), 0.0
         self.reset()
 
-    def reset(self) -> None:
-        """Return to the state before any outcome."""
+    def reset(self, revision: int = 0) -> None:
+        """Return to the state before any outcome, but for corrections of before."""
         self.model: StreamingGP | None = None
         self.number = 0
         self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
         self.ensemble: KernelEnsemble | None = None
         self._kernels: tuple[tuple[int, int], KernelEnsemble | None] | None = None
         self._built_at, self._updated_at, self._standardised_at = 0, 0, 0  # in batches
-        self.fitted, self._scored, self.revision = 0, 0, 0
+        self.fitted, self._scored, self.revision = 0, 0, revision
         self.least = -math.inf
 
     def configure(self, stages: Sequence[Stage], bounds: Tensor) -> None:
@@ -211,9 +211,7 @@ class SurrogateManager:
         if absorbed:
             self.surprise, self._scored = surprise, scored
         else:
-            revision = self.revision
-            self.reset()
-            self.revision = revision
+            self.reset(self.revision)
 
     def update(self, data: Observations, batches: int, row: Row, q: int = 1) -> bool:
         """Build or fit the surrogate if that is due.
