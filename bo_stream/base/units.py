@@ -15,6 +15,7 @@ import torch
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models.transforms.input import InputTransform, Normalize
 from botorch.models.transforms.outcome import (
+    ChainedOutcomeTransform,
     OutcomeTransform,
     Standardize,
 )
@@ -167,11 +168,25 @@ def frozen_transform(transform: T, data: Tensor, variance: Tensor | None = None)
             )
         return frozen.eval()
     with torch.no_grad():
-        if type(frozen) is Standardize:
-            return cast(T, _standardize(frozen, data).eval())
-        noise = () if variance is None else (variance.double(),)
-        frozen(data.double(), *noise)
+        if isinstance(frozen, OutcomeTransform):
+            noise = None if variance is None else variance.double()
+            return cast(T, _of_outcomes(frozen, data, noise).eval())
+        frozen(data.double())
     return frozen.eval()
+
+
+def _of_outcomes(transform: OutcomeTransform, Y: Tensor, Yvar: Tensor | None) -> OutcomeTransform:
+    """An outcome transform learned from outcomes ``n x m``, and their noise variances or None."""
+    if type(transform) is Standardize:
+        return _standardize(transform, Y)
+    if type(transform) is not ChainedOutcomeTransform:
+        transform(Y.double(), Yvar)
+        return transform
+    for name in list(transform):
+        transform[name] = _of_outcomes(cast(Any, transform[name]), Y, Yvar).eval()
+        values, Yvar = transform[name](Y.double(), Yvar)
+        Y = values.to(Y)
+    return transform
 
 
 def _standardize(transform: Standardize, Y: Tensor) -> Standardize:
