@@ -124,15 +124,20 @@ class CompositeModel(checkpoint.Saveable, Model):
         if differ or (whole and not alike):
             raise StateError(f"the state of {mine}", f"{saved} {differ}", "Build it alike.")
         data = saved if whole and not self.num_observed else None
+        before = [p.detach().clone() for p in self.model.parameters()]
         result = self.model.load_state_dict(checkpoint.entries(state_dict, "model."), strict)
-        self._load(state_dict, data)
+        changed = not all(map(torch.equal, self.model.parameters(), before))
+        self._load(state_dict, data, changed)
         return result
 
     @abstractmethod
-    def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
+    def _load(
+        self, state: Mapping[str, Any], data: Mapping[str, Any] | None, changed: bool
+    ) -> None:
         """Load what is saved beside the surrogate, which is loaded before.
 
         Args:
             state: A saved `state_dict`.
             data: Its metadata, if all data are to be loaded; else what fits learn is.
+            changed: Whether hyperparameters of the surrogate have changed.
         """

@@ -170,7 +170,7 @@ def frozen_transform(transform: T, data: Tensor, variance: Tensor | None = None)
     with torch.no_grad():
         if isinstance(frozen, OutcomeTransform):
             noise = None if variance is None else variance.double()
-            return cast(T, _of_outcomes(frozen, data, noise).eval())
+            return _of_outcomes(frozen, data, noise).eval()
         frozen(data.double())
     return frozen.eval()
 

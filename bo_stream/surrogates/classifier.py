@@ -344,7 +344,9 @@ class DirichletClassifier(CompositeModel):
     def _noted(self) -> dict[str, Any]:
         return {"counts": list(self._seen.values())}
 
-    def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
+    def _load(
+        self, state: Mapping[str, Any], data: Mapping[str, Any] | None, changed: bool
+    ) -> None:
         """Load the class that no label names, and the numbers of labels."""
         if data is not None:
             self._become(self.model, dict(zip(self.classes, data["counts"], strict=True)))

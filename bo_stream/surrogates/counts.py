@@ -591,15 +591,19 @@ class CountGP(CompositeModel):
     def _header(self) -> dict[str, Any]:
         return {"class": type(self).__name__, "likelihood": repr(self.likelihood)}
 
-    def _load(self, state: Mapping[str, Any], data: Mapping[str, Any] | None) -> None:
-        """Load counts, or the nugget, under which held targets are chosen again."""
+    def _load(
+        self, state: Mapping[str, Any], data: Mapping[str, Any] | None, changed: bool
+    ) -> None:
+        """Load counts, or the nugget; under other values held targets are chosen again."""
+        nugget = self._state.nugget
         counts, kept = entries(state, "counts."), self._kept()
         if data is None:
             learned = ("nugget",) if self.likelihood.nugget == "learn" else ()
             counts = {name: counts[name] for name in learned if name in counts}
         sizes = {**self.model._sizes(), "n": int(counts.get("kept_count", kept.count))}
         self._change(**vars(loaded(replace(self._state, kept=kept), counts, sizes)))
-        if data is None and self.refreshable:
+        changed = changed or not torch.equal(nugget, self._state.nugget)
+        if data is None and changed and self.refreshable:
             self._swept(SWEEPS, learns=False)
 
 

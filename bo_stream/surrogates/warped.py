@@ -288,7 +288,8 @@ class WarpedGP(MaternGP):
         parts = rows.X, rows.y, ratio * rows.r, lengthscales
         X, w, noise, scales = (t.numpy(force=True) for t in parts)
         about = X, w, noise, scales, float(self._prior_mean()), float(variance)
-        exact = bool(noise.max() < warps.FLOOR)
+        none = self.noise == "none" and self.noise_mode == "learned"
+        exact = none and bool(noise.max() < warps.FLOOR)
         return LatentProcess.of(*about, exact=exact, cat_dims=self.cat_dims)
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:

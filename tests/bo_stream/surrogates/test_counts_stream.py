@@ -224,6 +224,9 @@ def test_one_with_counts_takes_hyperparameters_and_nugget(surrogate: str) -> Non
         kept = new.response(X).mean
         assert new.refresh(1) < 0.5
         close(new.response(X).mean, kept, 0.05)
+    before = new.response(X).mean
+    new.load_state_dict(new.state_dict())  # what it has already
+    assert torch.equal(new.response(X).mean, before)
     new.load_state_dict({"model.mean_module.raw_constant": torch.tensor(0.2)}, strict=False)
     assert float(new.model.mean_module.constant) == pytest.approx(0.2)
     assert new.num_observed == 60
