@@ -19,6 +19,8 @@ from bo_stream.cli.commands import (
     plot,
     recommend,
     report,
+    resume,
+    run,
     status,
     suggest,
     tell,
@@ -27,7 +29,6 @@ from bo_stream.cli.commands import (
     withdraw,
 )
 from bo_stream.cli.error_handling import in_one_line
-from bo_stream.cli.run import resume, run
 from bo_stream.cli.toml_reader import ConfigError
 
 __all__ = ["app", "start"]
