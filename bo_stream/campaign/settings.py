@@ -209,9 +209,10 @@ class Settings:
         if counts is not None:
             counts.check_settings(space, str(goal), surrogate, noise, EXACT_OUTCOMES)
             named.refuse_counts()
+        # without a budget it begins as a campaign of few trials would
         small = surrogate is acquisition is outcome is None and budget is None and goal != "learn"
         later = {} if fit is None else {"fit": asdict(fit)}
-        wanted = 2 * space.dim + 2
+        wanted = 2 * space.dim + 2  # but at most a third of the budget
         if budget is not None:
             wanted = max(2, min(wanted, budget // 3))
         settings = cls(
