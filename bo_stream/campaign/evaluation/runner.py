@@ -93,11 +93,6 @@ class _Failing:
         error = reason.rstrip(".")
         return f"the same error {self.count} times in a row, the last time in trial {id}: {error}"
 
-    def error(self, left: str) -> StateError:
-        """The error that ends a run."""
-        remedy = f"Correct the objective and run again: {left}."
-        return StateError("an objective that returns outcomes", self.said(), remedy)
-
 
 def run_campaign(
     campaign: AskTell,
@@ -132,8 +127,9 @@ def run_campaign(
             _tell_results(campaign, evaluator, failing)
             raise
         if failing.always and (left := total - _finished(campaign)) > 0:
-            trials = f"{left} trials of the budget are left"
-            raise failing.error("it goes on from here" if unlimited else trials)
+            rest = "it goes on from here" if unlimited else f"{left} trials of the budget are left"
+            remedy = f"Correct the objective and run again: {rest}."
+            raise StateError("an objective that returns outcomes", failing.said(), remedy)
         if failing.only:
             text = f"No trial of this run has an outcome; {failing.said()}"
             warnings.warn(text, stacklevel=3)

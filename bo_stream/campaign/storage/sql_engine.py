@@ -271,7 +271,7 @@ def _connect_for_reading(url: URL, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(place, timeout=timeout, uri=True, check_same_thread=False)
 
 
-def _configure(connection: Any, record: object) -> None:
+def _configure(connection: sqlite3.Connection, record: object) -> None:
     """Configure a new connection to SQLite: explicit transactions, durable commits."""
     connection.isolation_level = None
     connection.execute("PRAGMA synchronous=FULL")

@@ -468,12 +468,12 @@ def _not_plain(contents: Mapping[str, Any]) -> str | None:
     return None
 
 
-def is_sealed(stored: Any) -> bool:
+def is_sealed(stored: object) -> bool:
     """Whether stored contents have a checksum."""
     return isinstance(stored, Mapping) and CHECKSUM in stored
 
 
-def unsealed(campaign: str, number: int, stored: Any, required: bool) -> dict[str, Any] | None:
+def unsealed(campaign: str, number: int, stored: object, required: bool) -> dict[str, Any] | None:
     """Contents without their checksum; None if they are damaged.
 
     Args:
