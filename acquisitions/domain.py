@@ -192,16 +192,15 @@ class Domain:
         again = self.repeats(X, seen)
         if not bool(again.any()):
             return X
-        known = torch.cat([seen.to(X), X[~again]])
-        new = X[:0]
+        known, new = torch.cat([seen.to(X), X[~again]]), X[:0]
         for drawn in self._others(int(again.sum())):
             drawn = drawn.to(X)
             new = torch.cat([new, drawn[~self.repeats(drawn, torch.cat([known, new]))]])
             if len(new) >= int(again.sum()):
                 break
-        made, places = X.clone(), again.nonzero().squeeze(-1)[: len(new)]
-        made[places] = new[: len(places)]
-        return made
+        X, places = X.clone(), again.nonzero().squeeze(-1)[: len(new)]
+        X[places] = new[: len(places)]
+        return X
 
     def repeats(self, X: Tensor, seen: Tensor) -> Tensor:
         """Which points are closer than 1e-6 of the width in every input to a seen point or an
@@ -283,7 +282,7 @@ class Domain:
         P = torch.randn_like(X) * self.width * self.continuous
         back, ahead = -self.reach(X, -P), self.reach(X, P)
         t = back + (ahead - back) * torch.rand(len(X), 1).to(X)
-        X = self._kept(X, self.clipped(X + t * P))
+        X = self.stepped(X, t * P)
         for j, values in self.choices.items():
             rest = X @ self.A.mT - X[:, j : j + 1] * self.A[:, j] - self.b
             fits = (rest.unsqueeze(1) + values.unsqueeze(-1) * self.A[:, j] >= 0.0).all(-1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,10 @@ from bo_stream.errors import ShapeError, UnsupportedError
 from bo_stream.mathematics.autograd import refused
 from bo_stream.mathematics.exact import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
+
+if TYPE_CHECKING:
+    from bo_stream.base.streaming_gp import StreamingGP
+    from bo_stream.campaign.proposing.proposals import ProposalContext
 
 __all__ = ["LatentLogExpectedImprovement", "LocalSearch", "ascend"]
 
@@ -182,14 +186,13 @@ class LocalSearch:
         self.bounds = bounds.detach().double()
         self.domain = domain
 
-    def __call__(self, model: Any, q: int, context: Any) -> Tensor:
+    def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
         """The next trials.
 
         Args:
             model: A `WarpedGP` with at least one observation.
             q: Number of trials.
-            context: The campaign's points, of which those of running and failed trials are used
-                (`bo_stream.campaign.proposing.proposals.ProposalContext`).
+            context: The campaign's points, of which those of running and failed trials are used.
 
         Returns:
             ``q x d`` raw points.

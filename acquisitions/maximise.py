@@ -59,11 +59,6 @@ class Draws:
             paths = tuple(process.path(Size([count])) for process, count in used)
         return cls(model, paths, tuple(count for _, count in used))
 
-    @property
-    def size(self) -> int:
-        """The number of functions."""
-        return sum(self.counts)
-
     def on_sines(self, domain: Domain) -> SineFunctions | None:
         """The same functions over a box, if all are on the same sine features of few inputs."""
         return SineFunctions.of(self.model, self.paths, [1.0] * len(self.paths), domain)

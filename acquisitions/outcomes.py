@@ -17,7 +17,7 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogProbabilityOfFeasibility
 from botorch.acquisition.multi_objective.objective import GenericMCMultiOutputObjective
 from botorch.acquisition.objective import GenericMCObjective
-from botorch.models.model import Model
+from botorch.models.model import Model, ModelList
 from botorch.sampling.get_sampler import get_sampler
 from botorch.utils.multi_objective.hypervolume import infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
@@ -130,28 +130,21 @@ class OutcomeAcquisition:
             return qLogProbabilityOfFeasibility(model, limits, sampler, X_pending=X_pending)
         data: dict[str, Any] = {"X_baseline": observed, "X_pending": X_pending, **options}
         data["constraints"] = limits
-        if self.objectives == 1:
-
-            def best(Z: Tensor, X: Tensor | None = None) -> Tensor:
-                return Z[..., 0] / scale[0]
-
-            objective = GenericMCObjective(best)
-            return cast(AcquisitionFunction, build(self.name, model, objective=objective, **data))
         count = self.objectives
 
         def each(Z: Tensor, X: Tensor | None = None) -> Tensor:
-            return Z[..., :count] / scale
+            return Z[..., 0] / scale[0] if count == 1 else Z[..., :count] / scale
 
-        several = GenericMCMultiOutputObjective(each)
+        if count == 1:
+            data["objective"] = GenericMCObjective(each)
+            return cast(AcquisitionFunction, build(self.name, model, **data))
+        data["objective"] = GenericMCMultiOutputObjective(each)
         values = means[feasible, :count] / scale
         if self.reference is None:
             reference = infer_reference_point(values[is_non_dominated(values)])
         else:
             reference = values.new_tensor(self.reference) / scale
-        return cast(
-            AcquisitionFunction,
-            build(self.name, model, objective=several, ref_point=reference, **data),
-        )
+        return cast(AcquisitionFunction, build(self.name, model, ref_point=reference, **data))
 
 
 class Completed(AcquisitionFunction):
@@ -230,7 +223,7 @@ class SampledOutcomes:
 
     def __init__(
         self,
-        model: Model,
+        model: ModelList,
         *,
         observed: Tensor,
         bounds: Tensor,
@@ -239,8 +232,7 @@ class SampledOutcomes:
         constraints: Sequence[Weights],
         outcomes: int,
     ) -> None:
-        parts: Any = model
-        self.models: list[Any] = list(parts.models)
+        self.models = [cast(Model, one) for one in model.models]
         self.objectives, self.constraints, self.outcomes = objectives, constraints, outcomes
         self.domain = domain or Domain.of(bounds)
         self.observed = self.domain.snapped(observed)

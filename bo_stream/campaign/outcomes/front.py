@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 import torch
 from botorch.models.model import ModelList
@@ -13,6 +13,7 @@ from botorch.utils.multi_objective.hypervolume import Hypervolume, infer_referen
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.space.feasible import FeasibleSet
@@ -52,7 +53,7 @@ class OutcomePredictions:
     """
 
     def __init__(self, model: ModelList, outcomes: NamedOutcomes) -> None:
-        self.models: list[Any] = list(model.models)
+        self.models = [cast(GaussianModel, one) for one in model.models]
         self.outcomes = outcomes
 
     def at(self, X: Tensor) -> PredictedOutcomes:
@@ -103,7 +104,7 @@ class PredictedOutcomes:
         X: The points, ``n x d``.
     """
 
-    models: Sequence[Any]
+    models: Sequence[GaussianModel]
     outcomes: NamedOutcomes
     X: Tensor
     _found: dict[int, OutcomeDistribution] = field(default_factory=dict, repr=False)

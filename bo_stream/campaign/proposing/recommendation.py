@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.utils.multi_objective.pareto import is_non_dominated
@@ -27,6 +27,7 @@ from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.scores import probability_higher
+from bo_stream.surrogates.trust_region import TrustRegionGP
 
 __all__ = ["Candidates", "gains_ahead", "largest_gains", "recommended", "region_of_best", "told_at"]
 
@@ -192,14 +193,15 @@ def recommended(
         made = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
         return rows[made.best(count, None)]
     best, region = _best(model, feasible, data, kernels[0])
-    if count == 1 and _is_local(model):
+    local = isinstance(model, TrustRegionGP)  # recommends a measured point itself
+    if count == 1 and local:
         return best
     domain = feasible.domain
     measured = data.X[domain.contains(data.X.to(domain.bounds)).to(data.X.device)]
     measured = _highest(model, measured.unique(dim=0))
     X = torch.cat([best, measured, domain.sequence(0, 0, OVERVIEW).to(best)])
     made = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
-    first = [0] if region is not None or _is_local(model) else []
+    first = [0] if local or region is not None else []
     return X[made.best(count, (APART * domain.width).to(X), first)]
 
 
@@ -210,11 +212,6 @@ def _highest(model: StreamingGP, X: Tensor) -> Tensor:
     process = model.process()
     means = [process.at(part).mean[0] for part in model.transformed(X).split(OVERVIEW)]
     return X[torch.cat(means).topk(COMPARED).indices]
-
-
-def _is_local(model: StreamingGP) -> bool:
-    """Whether a surrogate is local to a region, and recommends a measured point itself."""
-    return hasattr(model, "recommendation")
 
 
 def region_of_best(model: StreamingGP, feasible: FeasibleSet, data: Observations) -> Tensor | None:
@@ -232,8 +229,8 @@ def _best(
     model: StreamingGP, feasible: FeasibleSet, data: Observations, ensemble: KernelEnsemble | None
 ) -> tuple[Tensor, Tensor | None]:
     """The recommended point of a box, ``1 x d``, and its region if a polynomial found it."""
-    if _is_local(model):
-        return cast(Any, model).recommendation[0].to(data.X).unsqueeze(0), None
+    if isinstance(model, TrustRegionGP):
+        return model.recommendation[0].to(data.X).unsqueeze(0), None
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
     from acquisitions.refinement import refined
 
