@@ -75,6 +75,22 @@ PASSED = ("X_baseline", "best_f", "X_pending", "mc_points", "bounds")
 REGISTERED: dict[str, Callable[..., Any]] = {}
 """What builds the acquisition functions that were registered, by name."""
 
+REQUIRED = {
+    "ei": ("best_f",),
+    "qlogei": ("best_f",),
+    "qlognei": ("X_baseline",),
+    "qlognehvi": ("X_baseline", "ref_point"),
+    "nipv": ("mc_points",),
+}
+"""What each cannot do without."""
+
+REMEDIES = {
+    "best_f": "Pass the best value so far: a stream does not keep it.",
+    "X_baseline": "Pass points already observed: a stream keeps none. The best hundred will do.",
+    "ref_point": "Pass the outcomes that every objective has to exceed.",
+    "mc_points": "Pass the test points over which the variance is averaged, `P x d`, raw.",
+}
+
 OPTIONS: dict[str, tuple[str, ...]] = {
     "qucb": ("beta", "num_samples", "seed"),
     "qlogei": ("num_samples", "seed"),
@@ -192,58 +208,55 @@ def build(
     Raises:
         InputError: for an unknown name, or if a required argument is missing.
     """
+    values = X_baseline, best_f, X_pending, mc_points, bounds
+    data: dict[str, Any] = dict(zip(PASSED, values, strict=True))
     if name in REGISTERED:
-        values = X_baseline, best_f, X_pending, mc_points, bounds
-        data = dict(zip(PASSED, values, strict=True))
         return REGISTERED[name](model, **{key: data[key] for key in DATA[name]}, **kw)
+    for key in REQUIRED.get(name, ()):
+        if {**data, **kw}.get(key) is None:
+            raise InputError(f"{key} for {name!r}", "none", REMEDIES[key])
     if isinstance(model, CountGP):
         if name == "nipv" and weights is None:
-            return response_nipv(model, _needed(name, "mc_points", mc_points), trials, X_pending)
+            return response_nipv(model, data["mc_points"], trials, X_pending)
         model = model.model
     sampler = sampler_for(model, torch.Size([num_samples]), seed)
     ours = cast(GaussianModel, model)  # NIPV and MaxVariance refuse other models
     closed = name in ("qucb", "qlogei") and not kw and offered(model)
+    about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
     raw = not {"objective", "posterior_transform"} & kw.keys()
     width = {"tau_relu": TAU_RELU * shift_and_scale(model)[1]} if raw else {}
     match name:
+        case "qucb" if closed:
+            return ClosedUpperConfidenceBound(ours, beta, **about)
         case "qucb":
-            if closed:
-                return ClosedUpperConfidenceBound(ours, beta, sampler, X_pending)
-            return qUpperConfidenceBound(model, beta, sampler=sampler, X_pending=X_pending, **kw)
+            return qUpperConfidenceBound(model, beta, **about, **kw)
         case "ei":
-            best = _needed(name, "best_f", best_f)
             acqf = (
-                ClosedExpectedImprovement(ours, best)
+                ClosedExpectedImprovement(ours, data["best_f"])
                 if not kw and scales(model)
-                else ExpectedImprovement(model, best, **kw)
+                else ExpectedImprovement(model, data["best_f"], **kw)
             )
             if X_pending is not None:
                 acqf.set_X_pending(X_pending)  # BoTorch refuses it with an explanation
             return acqf
+        case "qlogei" if closed:
+            return ClosedLogExpectedImprovement(ours, data["best_f"], **about)
         case "qlogei":
-            best = _needed(name, "best_f", best_f)
-            if closed:
-                return ClosedLogExpectedImprovement(ours, best, sampler, X_pending)
-            options = {"sampler": sampler, "X_pending": X_pending, **width, **kw}
-            return qLogExpectedImprovement(model, best, **options)
+            return qLogExpectedImprovement(model, data["best_f"], **{**about, **width, **kw})
         case "qlognei":
-            options = {"sampler": sampler, "X_pending": X_pending, **width, **kw}
-            options = {"prune_baseline": True, **options}
-            X = _needed(name, "X_baseline", X_baseline)
-            return qLogNoisyExpectedImprovement(model, X, **options)
+            options = {"prune_baseline": True, **about, **width, **kw}
+            return qLogNoisyExpectedImprovement(model, data["X_baseline"], **options)
         case "qlognehvi":
             _warn_of_lock()
-            options = {"prune_baseline": True, "sampler": sampler, "X_pending": X_pending, **kw}
-            X = _needed(name, "X_baseline", X_baseline)
-            reference = options.pop("ref_point", None)
-            reference = _needed(name, "ref_point", reference)
-            return qLogNoisyExpectedHypervolumeImprovement(model, reference, X, **options)
+            options = {"prune_baseline": True, **about, **kw}
+            return qLogNoisyExpectedHypervolumeImprovement(
+                model, X_baseline=data["X_baseline"], **options
+            )
         case "thompson":
             where: dict[str, Any] = {"near": near, "region": region, "domain": domain}
             return ThompsonSampling(ours, bounds, ensemble=ensemble, **where, **kw)
         case "nipv":
-            points = _needed(name, "mc_points", mc_points)
-            return NIPV(ours, points, X_pending=X_pending, weights=weights, **kw)
+            return NIPV(ours, data["mc_points"], X_pending=X_pending, weights=weights, **kw)
         case "max_variance":
             return MaxVariance(ours, X_pending, **kw)
         case "random":
@@ -253,20 +266,6 @@ def build(
         repr(name),
         "Choose one of these.",
     )
-
-
-_REMEDIES = {
-    "best_f": "Pass the best value so far: a stream does not keep it.",
-    "X_baseline": "Pass points already observed: a stream keeps none. The best hundred will do.",
-    "ref_point": "Pass the outcomes that every objective has to exceed.",
-    "mc_points": "Pass the test points over which the variance is averaged, `P x d`, raw.",
-}
-
-
-def _needed(name: str, key: str, value: Any) -> Any:
-    if value is None:
-        raise InputError(f"{key} for {name!r}", "none", _REMEDIES[key])
-    return value
 
 
 class PoolPolicy:
