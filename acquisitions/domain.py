@@ -92,8 +92,8 @@ class Domain:
             A[row].index_add_(0, indices.to(A.device), coefficients.to(A))
             b[row] = float(rhs)
         allowed = {}
-        for j, given in (choices or {}).items():
-            values = torch.as_tensor(given).to(bounds).flatten().unique()
+        for j, listed in (choices or {}).items():
+            values = torch.as_tensor(listed).to(bounds).flatten().unique()
             if not 0 <= j < d or not len(values):
                 raise InputError(
                     f"allowed values of inputs 0 to {d - 1}", f"{len(values)} of {j}", "Correct it."
@@ -398,7 +398,7 @@ class Domain:
             moving: Which inputs move, a mask ``n x d``.
         """
         z = torch.randn_like(X) * sd
-        made = X.clone()
+        new = X.clone()
         for j, values in self.choices.items():
             place = torch.searchsorted(values, X[:, j].contiguous())
             size = z[:, j].abs() * len(values)
@@ -407,9 +407,9 @@ class Domain:
                 place = (place + other * moving[:, j]) % len(values)
             else:
                 place = place + (z[:, j].sign() * (1.0 + size.floor())).long() * moving[:, j]
-            made[:, j] = values[place.clamp(0, len(values) - 1)]
-        made = self._kept(X, made)
-        return self.moved(made, z * self.width * (moving & self.continuous))
+            new[:, j] = values[place.clamp(0, len(values) - 1)]
+        new = self._kept(X, new)
+        return self.moved(new, z * self.width * (moving & self.continuous))
 
     def neighbours(self, X: Tensor) -> Tensor:
         """Points with another value of one discrete input, ``... x k x d`` for ``... x d``.
@@ -417,7 +417,7 @@ class Domain:
         Of a category they have every other value; of an ordered input values 1, 2, 4, ... places
         away. Those that are infeasible are replaced by the point itself.
         """
-        made = []
+        rows = []
         for j, values in self.choices.items():
             place = torch.bucketize(X[..., j].contiguous(), 0.5 * (values[1:] + values[:-1]))
             size = len(values)
@@ -430,8 +430,8 @@ class Domain:
             there = there % size if j in self.categories else there.clamp(0, size - 1)
             new = X.unsqueeze(-2).expand(*there.shape, self.dim).clone()
             new[..., j] = values[there]
-            made.append(new)
-        N = torch.cat(made, -2)
+            rows.append(new)
+        N = torch.cat(rows, -2)
         if N.shape[-2] > MOST:
             N = N[..., torch.randperm(N.shape[-2])[:MOST].to(N.device), :]
         return self._kept(X.unsqueeze(-2).expand_as(N), N)

@@ -388,9 +388,9 @@ def _steps(
     H: Array, g: Array, z: Array, low: Array, high: Array, longest: Array
 ) -> tuple[Array, Array]:
     """Quasi-Newton steps of limited length in the free coordinates, and the gradients there."""
-    held = ((z <= low) & (g > 0.0)) | ((z >= high) & (g < 0.0))
-    slope = np.where(held, 0.0, g)
-    step = np.where(held, 0.0, -_times(H, slope))
+    blocked = ((z <= low) & (g > 0.0)) | ((z >= high) & (g < 0.0))
+    slope = np.where(blocked, 0.0, g)
+    step = np.where(blocked, 0.0, -_times(H, slope))
     uphill = _inner(step, slope) >= 0.0
     if uphill.any():
         step[uphill] = -slope[uphill]

@@ -68,8 +68,8 @@ class Draws:
         Z = self.model.transformed(X)
         if X.ndim == 2:
             return torch.cat([path(Z).squeeze(-2) for path in self.paths])
-        own = Z.split(self.counts)
-        return torch.cat([path(z).squeeze(-2) for path, z in zip(self.paths, own, strict=True)])
+        parts = Z.split(self.counts)
+        return torch.cat([path(z).squeeze(-2) for path, z in zip(self.paths, parts, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class MeanFunction:
     def on_sines(self, domain: Domain) -> SineFunctions | None:
         """As `Draws.on_sines`."""
         paths = [process.mean_function() for process in self.processes]
-        made = SineFunctions.of(self.model, paths, self.weights, domain)
-        return None if made is None else replace(made, weights=made.weights.sum(0, keepdim=True))
+        sines = SineFunctions.of(self.model, paths, self.weights, domain)
+        return None if sines is None else replace(sines, weights=sines.weights.sum(0, keepdim=True))
 
     def __call__(self, X: Tensor) -> Tensor:
         """Values at raw points ``P x d``, or ``1 x P x d``: ``1 x P``."""

@@ -57,7 +57,7 @@ class NIPV(AcquisitionFunction):
         model: A surrogate of `bo_stream`, or a model conditioned from one.
         mc_points: ``P x d`` raw test points (leading dimensions are flattened).
         sampler: Not used; accepted for compatibility with BoTorch.
-        posterior_transform: A linear transform to one output, required for several outputs.
+        posterior_transform: A `ScalarizedPosteriorTransform`, required for several outputs.
         X_pending: ``n' x d`` points under evaluation.
         weights: ``P`` non-negative weights of the test points, normalised to sum 1; equal by
             default.
@@ -66,7 +66,7 @@ class NIPV(AcquisitionFunction):
 
     Raises:
         UnsupportedError: for other models, several outputs without a transform or with ``noise``,
-            or non-linear transforms.
+            other posterior transforms, and outcome transforms other than `Standardize`.
         ShapeError, InputError: for invalid weights.
 
     Example:

@@ -102,11 +102,11 @@ class OutcomeAcquisition:
             )
             for of, bound in self.constraints
         ]
-        given = self.reference
-        if given is not None:
-            pairs = zip(given, units, strict=False)
-            given = [(value - shift) / scale for value, (shift, scale) in pairs]
-        return replace(self, constraints=constraints, reference=given)
+        reference = self.reference
+        if reference is not None:
+            pairs = zip(reference, units, strict=False)
+            reference = [(value - shift) / scale for value, (shift, scale) in pairs]
+        return replace(self, constraints=constraints, reference=reference)
 
     def _built(
         self, model: Model, observed: Tensor, X_pending: Tensor | None

@@ -162,7 +162,7 @@ class _Sums:
         """O(n p^2)."""
         rows, square = _monomials(Z, powers), Z.square().sum(-1)
         weights = torch.stack([torch.ones_like(square), square, square.square()])
-        A = torch.stack([rows.mT @ (own.unsqueeze(-1) * rows) for own in weights])
+        A = torch.stack([rows.mT @ (w.unsqueeze(-1) * rows) for w in weights])
         return cls(len(y), A, (weights * y) @ rows, weights @ y.square())
 
     def __add__(self, other: _Sums) -> _Sums:
@@ -195,10 +195,10 @@ def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
         shell = distances < radius
         if k + 1 < len(WINDOWS):
             shell &= distances >= WINDOWS[k + 1]
-        own = _Sums.over(D[shell], y[shell], powers)
-        sums = own if sums is None else sums + own
-        made = (_fitted(sums, centre, radius, degree, scale) for degree in degrees)
-        found += [peak for peak in made if peak is not None]
+        more = _Sums.over(D[shell], y[shell], powers)
+        sums = more if sums is None else sums + more
+        fits = (_fitted(sums, centre, radius, degree, scale) for degree in degrees)
+        found += [peak for peak in fits if peak is not None]
     kept = [peak for peak in found if not any(_contradicts(other, peak) for other in found)]
     return sorted(kept, key=lambda peak: peak.loss)
 
@@ -305,11 +305,11 @@ def _monomials(Z: Tensor, powers: Tensor) -> Tensor:
 def _derivatives(d: int, degree: int) -> Tensor:
     """Coefficients of each monomial's derivative in each input, ``d x p x p``, in columns."""
     powers = _powers(d, degree).tolist()
-    place = {tuple(own): i for i, own in enumerate(powers)}
-    made = torch.zeros(d, len(powers), len(powers), dtype=torch.float64)
-    for j, own in enumerate(powers):
-        for k, power in enumerate(own):
+    place = {tuple(row): i for i, row in enumerate(powers)}
+    table = torch.zeros(d, len(powers), len(powers), dtype=torch.float64)
+    for j, row in enumerate(powers):
+        for k, power in enumerate(row):
             if power:
-                lower = tuple(p - (i == k) for i, p in enumerate(own))
-                made[k, place[lower], j] = power
-    return made
+                lower = tuple(p - (i == k) for i, p in enumerate(row))
+                table[k, place[lower], j] = power
+    return table

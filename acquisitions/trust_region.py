@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 import torch
@@ -22,6 +22,10 @@ from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.exact import FARTHEST, Solved
 from bo_stream.mathematics.region import Geometry
 from bo_stream.surrogates.trust_region import TrustRegionGP
+
+if TYPE_CHECKING:
+    from bo_stream.base.streaming_gp import StreamingGP
+    from bo_stream.campaign.proposing.proposals import ProposalContext
 
 __all__ = [
     "RegionDraws",
@@ -122,18 +126,16 @@ class TrustRegionSearch:
 
     bounds: Tensor
 
-    def __call__(self, model: Any, q: int, context: Any) -> Tensor:
+    def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
         """``q x d`` raw points.
 
         Args:
             model: A `TrustRegionGP`.
             q: Number of points.
-            context: The campaign's points
-                (`bo_stream.campaign.proposing.proposals.ProposalContext`).
+            context: The campaign's points.
         """
-        low, high = self.bounds.to(model.bounds)
-        X = TrustRegionSampling(model).propose(q)
-        return torch.minimum(torch.maximum(X, low.to(X)), high.to(X))
+        X = TrustRegionSampling(cast(TrustRegionGP, model)).propose(q)
+        return X.clamp(*self.bounds.to(X))
 
 
 # -- candidates and samples ----------------------------------------------------------------------

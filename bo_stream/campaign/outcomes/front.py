@@ -185,9 +185,9 @@ def spread_out(values: Tensor, count: int) -> Tensor:
 
 def reference_of(values: Tensor, outcomes: NamedOutcomes) -> Tensor:
     """The reference point that was given, or is inferred from a front, ``n x k``: ``k``."""
-    given = outcomes.reference_point
-    if given is not None:
-        return values.new_tensor(given)
+    reference = outcomes.reference_point
+    if reference is not None:
+        return values.new_tensor(reference)
     size = values.abs().amax(0)
     size = torch.where(size > 0.0, size, torch.ones_like(size))
     return infer_reference_point(values / size) * size  # which takes no range to be below 1e-7

@@ -262,8 +262,8 @@ class AcquisitionSearch:
             data |= {"X_baseline": best, "best_f": best_f}
         if "mc_points" in names:
             data["mc_points"] = self._targets()
-        given = {k: v for k, v in data.items() if k in names and v is not None}
-        acqf = build(model, **given)
+        used = {k: v for k, v in data.items() if k in names and v is not None}
+        acqf = build(model, **used)
         if isinstance(acqf, ProposingAcquisition):
             return acqf
         if not isinstance(acqf, AcquisitionFunction):
@@ -272,7 +272,7 @@ class AcquisitionSearch:
                 type(acqf).__name__,
                 "Return one from the callable: (model, *, X_baseline, best_f, X_pending, ...).",
             )
-        if "X_pending" not in given and len(context.pending):
+        if "X_pending" not in used and len(context.pending):
             acqf.set_X_pending(context.pending)
         return acqf
 

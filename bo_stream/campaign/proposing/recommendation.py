@@ -190,8 +190,8 @@ def recommended(
     if isinstance(space, Pool):
         rows = torch.from_numpy(feasible.holds(space.place_values)).nonzero()[:, 0]
         X = space.points.to(data.X)[rows]
-        made = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
-        return rows[made.best(count, None)]
+        candidates = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
+        return rows[candidates.best(count, None)]
     best, region = _best(model, feasible, data, kernels[0])
     local = isinstance(model, TrustRegionGP)  # recommends a measured point itself
     if count == 1 and local:
@@ -200,9 +200,9 @@ def recommended(
     measured = data.X[domain.contains(data.X.to(domain.bounds)).to(data.X.device)]
     measured = _highest(model, measured.unique(dim=0))
     X = torch.cat([best, measured, domain.sequence(0, 0, OVERVIEW).to(best)])
-    made = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
+    candidates = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
     first = [0] if local or region is not None else []
-    return X[made.best(count, (APART * domain.width).to(X), first)]
+    return X[candidates.best(count, (APART * domain.width).to(X), first)]
 
 
 def _highest(model: StreamingGP, X: Tensor) -> Tensor:
