@@ -141,8 +141,10 @@ def numbers(path: Path, table: pd.DataFrame, columns: Collection[str]) -> pd.Dat
         ConfigError: for a cell without a number, or with one that can be read in two ways.
     """
     columns = [str(name) for name in table if name in columns]
-    marks = decimal_marks(cell for name in columns for cell in table[name].dropna())
-    return table.assign(**{name: _column(path, table[name], marks) for name in columns})
+    marks = {name: decimal_marks(table[name].dropna()) for name in columns}
+    of_file = set[str]().union(*marks.values())
+    filled = {name: _column(path, table[name], marks[name] or of_file) for name in columns}
+    return table.assign(**filled)
 
 
 def numeric_columns(
@@ -227,7 +229,6 @@ def _column(path: Path, cells: pd.Series[Any], marks: set[str]) -> pd.Series[Any
     import pandas as pd
 
     filled = cells.dropna()
-    marks = decimal_marks(filled) or marks
     values: dict[int, float] = {}
     for row, cell in _rows(filled):
         try:
