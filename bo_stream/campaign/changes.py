@@ -40,7 +40,7 @@ class GivenParts:
 
         Args:
             settings: The current settings.
-            check: Whether invalid options are refused now.
+            check: Whether invalid options are refused now; those of a changed surrogate always are.
 
         Raises:
             InputError: for names and options that there are not.
@@ -53,7 +53,7 @@ class GivenParts:
             settings.feasible(self.constraints),
             self.surrogate if same[0] else None,
             self.acquisition if same[1] else None,
-            check=check,
+            check=check or not same[0],
         )
 
 
