@@ -136,7 +136,7 @@ class CampaignState:
     @property
     def only(self) -> Learner | None:
         """The surrogate of the only outcome; None if several are learned together."""
-        return None if self.named.joint else self.used[0]
+        return None if self._joint else self.used[0]
 
     @property
     def model(self) -> StreamingGP | None:
@@ -147,7 +147,7 @@ class CampaignState:
         models = [one.model for one in self.used if one.model is not None]
         if len(models) < len(self.used):
             return None
-        if not self.named.joint:
+        if not self._joint:
             return models[0]
         gaussian = all(map(supports_cache_root, models))
         joint = GaussianOutcomes(*models) if gaussian else OutcomeModels(*models)
@@ -210,6 +210,7 @@ class CampaignState:
     def _prepare(self) -> None:
         """Take over the current settings."""
         settings, self.named = self.settings, self.settings.named
+        self._joint = self.named.joint
         self.feasible = settings.feasible(self._constraints)
         self.stages = self.stages_of(settings)
         bounds = settings.space.tensor_bounds.to(self.like)
@@ -218,8 +219,8 @@ class CampaignState:
         given = settings.initial, settings.restandardise, winsorise, counts
         self._variances: dict[str, float | None] = {}
         for column in self.named.learned:
-            alone = settings.of_outcome(column) if self.named.joint else settings
-            stages = self.stages_of(alone) if self.named.joint else self.stages
+            alone = settings.of_outcome(column) if self._joint else settings
+            stages = self.stages_of(alone) if self._joint else self.stages
             self._variances[column] = alone.fixed_variance
             if column in self.learners:
                 self.learners[column].configure(stages, bounds)
@@ -302,7 +303,7 @@ class CampaignState:
             if not parts:
                 return
             saved: dict[str, Any] = {"parts": parts}
-            if not self.named.joint:
+            if not self._joint:
                 region = None if self.region is None else self.region.tolist()
                 saved = {**next(iter(parts.values())), "region": region}
             try:
@@ -318,7 +319,7 @@ class CampaignState:
         """Load the newest readable snapshot; without one, the surrogates are built again."""
         newest = self.store.newest_snapshot(self.name)
         for snapshot in self.store.snapshots(self.name):
-            if ("parts" in snapshot.about) != self.named.joint:  # before failures were changed
+            if ("parts" in snapshot.about) != self._joint:  # before failures were changed
                 continue
             try:
                 self._load(snapshot)
