@@ -238,7 +238,7 @@ class Campaign(CampaignResults):
             )
         s.feasible(given.constraints)  # or refuse
         try:
-            given.stages(s, check=True)  # or refuse
+            given.stages(s)  # or refuse
         except BoStreamError as error:
             if given.surrogate is not None or s.surrogate is None:
                 raise

@@ -35,12 +35,8 @@ class GivenParts:
     acquisition: NamedChoice | AcquisitionBuilder | None = None
     constraints: Sequence[Any] = ()
 
-    def stages(self, settings: Settings, *, check: bool = False) -> list[Stage]:
+    def stages(self, settings: Settings) -> list[Stage]:
         """The surrogate and what chooses trials under the current settings.
-
-        Args:
-            settings: The current settings.
-            check: Whether invalid options are refused now; those of a changed surrogate always are.
 
         Raises:
             InputError: for names and options that there are not.
@@ -53,7 +49,7 @@ class GivenParts:
             settings.feasible(self.constraints),
             self.surrogate if same[0] else None,
             self.acquisition if same[1] else None,
-            check=check or not same[0],
+            check=True,
         )
 
 
