@@ -107,14 +107,14 @@ def register(name: str, make: Callable[..., Any]) -> None:
     A program that resumes a campaign with this acquisition function has to register it first.
 
     Args:
-        name: A name that no other acquisition function has; a second call with the same callable
-            does nothing.
+        name: A name that no acquisition function of this package has. One that was registered
+            before is replaced.
         make: Returns a BoTorch acquisition function of ``(model, **data)``. It is passed those of
             ``X_baseline``, ``best_f``, ``X_pending``, ``mc_points`` and ``bounds`` that it has
             parameters for, and the options that are given with its name.
 
     Raises:
-        InputError: for a name that is taken, or what cannot be called.
+        InputError: for a name of this package, or what cannot be called.
 
     Example:
         >>> from botorch.acquisition.analytic import ProbabilityOfImprovement
@@ -124,7 +124,7 @@ def register(name: str, make: Callable[..., Any]) -> None:
     """
     if not callable(make):
         raise InputError("a callable that builds an acquisition function", repr(make), "Give one.")
-    if name in DATA and REGISTERED.get(name) is not make:
+    if name in DATA and name not in REGISTERED:
         raise InputError(
             "a name that no acquisition function has", repr(name), "Choose another name."
         )

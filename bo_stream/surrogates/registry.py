@@ -49,6 +49,8 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
     "warped": WarpedGP,
     "trust_region": TrustRegionGP,
 }
+OURS = frozenset(FAMILIES)
+"""Names of the families of this package."""
 WITH_CATEGORIES = ("warped", "exact", "node_wiski", "online_sgpr", "svdgp", "cagp")
 """Families that model categories."""
 LEAST = 1e-6
@@ -105,11 +107,11 @@ def register_surrogate(name: str, family: type[StreamingGP]) -> None:
     A program that resumes a campaign with this surrogate has to register it first.
 
     Args:
-        name: A name that no other family has; a second call with the same family does nothing.
+        name: A name that no family of this package has. One that was registered before is replaced.
         family: The class.
 
     Raises:
-        InputError: for a name that is taken, or anything but a class of surrogates.
+        InputError: for a name of this package, or anything but a class of surrogates.
 
     Example:
         >>> from bo_stream import ExactGP
@@ -119,7 +121,7 @@ def register_surrogate(name: str, family: type[StreamingGP]) -> None:
     """
     if not (isinstance(family, type) and issubclass(family, StreamingGP)):
         raise InputError("a subclass of StreamingGP", repr(family), "Derive the class from it.")
-    if FAMILIES.get(name, family) is not family:
+    if name in OURS:
         raise InputError("a name that no family has", repr(name), "Choose another name.")
     FAMILIES[name] = family
 

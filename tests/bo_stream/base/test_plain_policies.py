@@ -138,11 +138,11 @@ def test_what_a_store_cannot_hold_is_refused_before_anything_is_written(tmp_path
     for option, value in (("growth", EveryPoint()), ("covar_module", RBFKernel())):
         given = {"name": "online_sgpr", option: value}
         assert Campaign(space, given).settings.surrogate == given  # without a store
-        with pytest.raises(InputError, match=f"surrogate.{option}.*callable for the surrogate"):
+        with pytest.raises(InputError, match="not JSON.* in surrogate.*callable for the surrogate"):
             Campaign(space, given, store=url)
         assert not (tmp_path / "oven.db").exists()
     campaign = Campaign(space, store=url)
-    with pytest.raises(InputError, match="EveryPoint in settings.surrogate.growth"):
+    with pytest.raises(InputError, match="EveryPoint.* in surrogate"):
         campaign.change(surrogate={"name": "online_sgpr", "growth": EveryPoint()})
     campaign.change(surrogate={"name": "online_sgpr", "growth": growth.VIPS(0.1)})
     assert Campaign.resume(url).settings.surrogate == {
