@@ -11,6 +11,7 @@ import pandas as pd
 from bo_stream.campaign import figures
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.records import environment
+from bo_stream.campaign.space import Pool
 from bo_stream.campaign.storage.store import ReadOnlyStore
 from bo_stream.cli.page import PageTable, Picture, Section, describe, facts, page
 from bo_stream.errors import BudgetError, InputError
@@ -84,6 +85,10 @@ def campaign_page(
         sections.append(Section("The model along each input", pictures=[drawn]))
         if view.space.dim == 2 and not view.space.categories:
             note = "Dots: measured; open diamonds: running; red diamond: the next trial."
+            note += " Star: the best." if figures.is_single(view) else ""
+            if isinstance(view.space, Pool) and len(view.space.table) > most.places:
+                every = -(-len(view.space.table) // most.places)
+                note += f" One in {every} places is drawn."
             over = figures.maps(view, outcome, following, most.places)
             drawn = Picture(f"Prediction of {outcome}", note, over)
             sections.append(Section("Maps of the model", pictures=[drawn]))

@@ -87,6 +87,7 @@ everything = {}
 exec("from bo_stream import *", everything)
 assert set(bo_stream.__all__) <= set(everything)
 assert bo_stream.growth.VIPS and bo_stream.load
+assert bo_stream.__version__[0].isdigit() and "__version__" in dir(bo_stream)
 assert "TORCH_EXTENSIONS_DIR" not in os.environ
 try:
     bo_stream.nothing

@@ -145,7 +145,9 @@ def test_a_large_campaign_has_a_small_page(tmp_path: Path, bo, survey: Path) -> 
     html = campaign_page(campaign, facts, "moisture", None, limits)
     (tmp_path / "report.html").write_text(html, encoding="utf-8")
     page = check(tmp_path / "report.html")
-    assert any("the last 3 outcomes" in name for name in pictures(page))
+    shown = pictures(page)
+    assert any("the last 3 outcomes" in name for name in shown)
+    assert any("One in 3 places is drawn." in name for name in shown)
     assert "The first 6 are omitted" in page and page.count("<td>told</td>") == 2
 
 
