@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bo_stream.campaign.callbacks import Callback
     from bo_stream.campaign.campaign import Campaign
-    from bo_stream.campaign.proposing.fit_policy import FitPolicy
+    from bo_stream.campaign.effort import FitPolicy
     from bo_stream.campaign.space import Box, Pool
 
 __all__ = ["Box", "Callback", "Campaign", "FitPolicy", "Pool"]
@@ -18,7 +18,7 @@ _MODULES = {
     "Box": "space",
     "Callback": "callbacks",
     "Campaign": "campaign",
-    "FitPolicy": "proposing.fit_policy",
+    "FitPolicy": "effort",
     "Pool": "space",
 }
 

@@ -14,6 +14,7 @@ from bo_stream.campaign import changes
 from bo_stream.campaign import history as events
 from bo_stream.campaign.callbacks import Callback
 from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.effort import FitPolicy
 from bo_stream.campaign.frames import (
     Columns,
     far_outcomes,
@@ -25,10 +26,9 @@ from bo_stream.campaign.frames import (
     read_told,
     trials_frame,
 )
-from bo_stream.campaign.history import ENQUEUED, Event, Proposal, TrialHistory
+from bo_stream.campaign.history import ENQUEUED, Event, NewTrials, TrialHistory
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.proposer import available_places, propose
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import NamedChoice, Settings
 from bo_stream.campaign.space import Space
@@ -151,7 +151,7 @@ class AskTell:
 
         def enqueued(history: TrialHistory) -> Event:
             inputs, places = read_new_trials(self._columns.spelled(frame), self.space, history)
-            return events.asked_event(history, (), Proposal(inputs, places), ENQUEUED)
+            return events.asked_event(history, (), NewTrials(inputs, places), ENQUEUED)
 
         event = self._record(enqueued)
         return self._asked([row[0] for row in event["trials"]])

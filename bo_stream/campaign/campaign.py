@@ -26,10 +26,10 @@ from bo_stream.campaign.changes import (
     replayed,
     stored_settings,
 )
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.outcomes.goals import Failures, Goals
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
+from bo_stream.campaign.proposing.proposals import AcquisitionBuilder
 from bo_stream.campaign.results import CampaignResults
 from bo_stream.campaign.settings import NamedChoice, Noise, Settings
 from bo_stream.campaign.space import Box, Space

@@ -20,12 +20,11 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.changes import replayed
 from bo_stream.campaign.history import Log, Trial, TrialHistory
-from bo_stream.campaign.learner import Learner, chosen_points
+from bo_stream.campaign.learner import Learner, Stage, chosen_points, falling_back
 from bo_stream.campaign.outcomes.named_outcomes import COMPLETED
 from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
-from bo_stream.campaign.proposing.fit_policy import Stage, falling_back
 from bo_stream.campaign.proposing.proposals import ProposalContext
-from bo_stream.campaign.proposing.recommendation import region_of_best
+from bo_stream.campaign.recommendation import region_of_best
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space.feasible import InputConstraint

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.effort import FitPolicy
+from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.names import is_text
 from bo_stream.campaign.outcomes.goals import Failures
-from bo_stream.campaign.proposing.fit_policy import FitPolicy, Stage
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder
 from bo_stream.campaign.settings import GIVEN, NamedChoice, Settings, as_named
 from bo_stream.campaign.space import Box

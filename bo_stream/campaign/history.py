@@ -32,8 +32,8 @@ __all__ = [
     "ENQUEUED",
     "Event",
     "Log",
+    "NewTrials",
     "Points",
-    "Proposal",
     "Status",
     "Trial",
     "TrialHistory",
@@ -399,7 +399,7 @@ def _mean(before: float | None, seconds: float | None) -> float | None:
     return (1.0 - RECENT) * before + RECENT * seconds
 
 
-class Proposal(NamedTuple):
+class NewTrials(NamedTuple):
     """New trials.
 
     Attributes:
@@ -421,7 +421,7 @@ class Proposal(NamedTuple):
 
 
 def asked_event(
-    history: TrialHistory, enqueued: Sequence[Trial], new: Proposal | None, by: str | None
+    history: TrialHistory, enqueued: Sequence[Trial], new: NewTrials | None, by: str | None
 ) -> Event:
     """The event of proposing trials.
 

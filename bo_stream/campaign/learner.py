@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import math
+import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 import torch
 from botorch.models.transforms.outcome import Standardize
+from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from bo_stream.base import checkpoint
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.ensemble import KernelEnsemble
-from bo_stream.base.fitting import Surprise
+from bo_stream.base.fitting import FitReport, Surprise
 from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
+from bo_stream.campaign.effort import FitPolicy, least_growth
 from bo_stream.campaign.history import Log
 from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
 from bo_stream.campaign.outcomes.observations import Observations, least_learned
-from bo_stream.campaign.proposing.fit_policy import (
-    Stage,
-    falling_back,
-    fitted_or_kept,
-    least_growth,
-)
-from bo_stream.campaign.proposing.proposals import ProposalContext
+from bo_stream.campaign.proposing.proposals import ProposalContext, ProposalRule
 from bo_stream.campaign.records import Row
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import (
+    BoStreamError,
+    FallbackWarning,
+    InputError,
+    StateError,
+    UnsupportedError,
+)
+from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["Learner", "chosen_points"]
+__all__ = ["Learner", "Stage", "chosen_points", "falling_back"]
+
+FAILURES = (ArithmeticError, MemoryError, NotPSDError, RuntimeError, ValueError)
+REFUSALS = (InputError, StateError)
+BUGS = (NotImplementedError, RecursionError)
+
+FRESH_BELOW = 1000
+"""Number of counts below which they are also fitted from first hyperparameters: few counts may be
+explained by the nugget alone, and a fit that starts there may stay there."""
 
 ENSEMBLE_BELOW = 1000
 """Number of outcomes, with those asked for, up to which samples are of several kernels: a larger
@@ -47,6 +61,31 @@ SPREAD = "Trials are spread over the space: an acquisition function could not be
 
 SCORED = 64
 """Maximum number of outcomes of a batch whose joint prediction is scored."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a campaign uses from a number of outcomes on.
+
+    Attributes:
+        make: Builds the surrogate: ``(X, Y, Yvar, bounds=..., outcome_transform=...)``.
+        policy: When hyperparameters are fitted; a step is a batch told since the surrogate was
+            built.
+        rule: Chooses trials.
+        start: Number of outcomes from which it is used.
+        named: Whether none of this is a user's callable, whose errors are raised.
+    """
+
+    make: Callable[..., StreamingGP]
+    policy: FitPolicy
+    rule: ProposalRule
+    start: int = 0
+    named: bool = True
+
+    @property
+    def samples(self) -> bool:
+        """Whether trials may be chosen by samples of the posterior."""
+        return bool(getattr(self.rule, "samples", False))
 
 
 class Learner:
@@ -413,6 +452,67 @@ class Learner:
         self.fitted = about.get("fitted", about["told"])
         self._scored = about.get("scored", about["told"])
         self.model, self.surprise = loaded, surprise
+
+
+@contextmanager
+def falling_back(
+    consequence: str, *, allowed: bool = True, checked: bool = False
+) -> Iterator[None]:
+    """End the block with a warning if its arithmetic fails or memory is exhausted.
+
+    Refusals of arguments are raised, and so is everything if the block calls a user's code.
+
+    Args:
+        consequence: What happens instead, a sentence.
+        allowed: Whether to fall back at all.
+        checked: Whether outcomes were checked before, so that refusing their values or a state is
+            a failure of arithmetic, too.
+    """
+    try:
+        yield
+    except FAILURES as error:
+        refused = isinstance(error, BoStreamError) and not (checked and type(error) in REFUSALS)
+        if not allowed or refused or isinstance(error, BUGS):
+            raise
+        reason = f"{type(error).__name__}: {str(error).strip()[:200]}"
+        warnings.warn(f"{consequence} ({reason})", FallbackWarning, stacklevel=3)
+
+
+def fitted_or_kept(
+    model: StreamingGP,
+    fresh: Callable[[], StreamingGP],
+    limits: tuple[int | None, int | None],
+    later: bool,
+    named: bool,
+) -> tuple[StreamingGP, FitReport | None]:
+    """The surrogate after a fit; one fitted from first hyperparameters if that fails, or as it was.
+
+    Args:
+        model: The surrogate.
+        fresh: Builds a new one of the same outcomes.
+        limits: Maximum numbers of evaluations: of this fit, and of one from first hyperparameters.
+        later: Whether the surrogate was fitted before.
+        named: Whether it is none of a user's callable, whose errors are raised.
+
+    Returns:
+        The surrogate, and the report of the fit, None if both failed.
+    """
+    again = "A fit starts again from first hyperparameters."
+    with falling_back(again, allowed=named, checked=True):
+        report = model.fit(limits[0])
+        counts = isinstance(model, CountGP) and model.informative
+        if later and counts and model.num_observed < FRESH_BELOW:
+            other = fresh()
+            anew = other.fit(limits[1])
+            spent = report.evaluations + anew.evaluations
+            if anew.value > report.value:
+                model, report = other, anew
+            report = replace(report, evaluations=spent)
+        return model, report
+    with falling_back("Hyperparameters stay.", allowed=named, checked=True):
+        other = fresh()
+        return other, other.fit(limits[1])
+    return model, None
 
 
 def chosen_points(

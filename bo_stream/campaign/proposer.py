@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.history import Decision, Proposal, TrialHistory
+from bo_stream.campaign.history import Decision, NewTrials, TrialHistory
 from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
 from bo_stream.campaign.proposing.rules import MeasuredChoice
 from bo_stream.campaign.randomness import proposing
@@ -21,7 +21,7 @@ from bo_stream.errors import InputError
 __all__ = ["available_places", "propose"]
 
 
-def propose(state: CampaignState, q: int, row: Row) -> Proposal:
+def propose(state: CampaignState, q: int, row: Row) -> NewTrials:
     """The next trials: points chosen ahead while there are enough, otherwise a new choice.
 
     They are the same ones for the same state. After a fit there is a new choice, too.
@@ -36,7 +36,7 @@ def propose(state: CampaignState, q: int, row: Row) -> Proposal:
     """
     s, space, history = state.settings, state.settings.space, state.history
     if len(history.ahead) >= q and state.fitted <= history.chosen_at:
-        return Proposal(np.array(history.ahead[:q], dtype=np.float64), None, taken=q)
+        return NewTrials(np.array(history.ahead[:q], dtype=np.float64), None, taken=q)
     available = available_places(state.feasible, history)
     if s.exact and isinstance(space, Pool):
         told = {t.place for t in history.trials if t.status == "told"}
@@ -70,9 +70,9 @@ def propose(state: CampaignState, q: int, row: Row) -> Proposal:
     if isinstance(space, Pool):
         places = [int(available[i]) for i in chosen]
         empty = np.empty((0, space.dim))
-        return Proposal(space.place_values[places], places, empty, 0, decision, seconds)
+        return NewTrials(space.place_values[places], places, empty, 0, decision, seconds)
     inputs = space.decode(chosen)
-    return Proposal(inputs[:q], None, inputs[q:], 0, decision, seconds)
+    return NewTrials(inputs[:q], None, inputs[q:], 0, decision, seconds)
 
 
 def available_places(feasible: FeasibleSet, history: TrialHistory) -> Tensor:

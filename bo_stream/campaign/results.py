@@ -27,7 +27,7 @@ from bo_stream.campaign.outcomes.front import (
 )
 from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.outcomes.observations import PartlyObserved
-from bo_stream.campaign.proposing.recommendation import (
+from bo_stream.campaign.recommendation import (
     APART,
     Candidates,
     gains_ahead,

@@ -15,7 +15,9 @@ import numpy as np
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.options import from_plain, to_plain
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import Decision
+from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.names import first_clash
 from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
 from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goal, Goals
@@ -27,11 +29,9 @@ from bo_stream.campaign.outcomes.named_outcomes import (
     read_goal,
     spelled_constraints,
 )
-from bo_stream.campaign.proposing.fit_policy import FitPolicy, Stage
 from bo_stream.campaign.proposing.proposals import (
     AcquisitionBuilder,
     AcquisitionSearch,
-    Optimiser,
     ProposalRule,
 )
 from bo_stream.campaign.proposing.rules import AUTO, checked_name, rule_by_name, shown

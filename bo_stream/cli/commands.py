@@ -341,7 +341,7 @@ def change(
     A TOML may keep the old settings, or have the new ones.
     """
     campaign = load_campaign(where, name).campaign
-    from bo_stream.campaign.proposing.fit_policy import FitPolicy
+    from bo_stream.campaign.effort import FitPolicy
 
     chosen: dict[str, Any] = {"surrogate": surrogate, "acquisition": acquisition, "fit": fit}
     chosen = {option: _choice(option, text) for option, text in chosen.items() if text is not None}

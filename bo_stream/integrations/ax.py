@@ -20,9 +20,9 @@ from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY, CORE_ENC
 
 from bo_stream.base.checks import largest_outcome
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.goals import Goal
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import AcquisitionBuilder, Optimiser
+from bo_stream.campaign.proposing.proposals import AcquisitionBuilder
 from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.integrations.follower import (

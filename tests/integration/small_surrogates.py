@@ -6,8 +6,7 @@ from typing import Any
 from botorch.acquisition import AcquisitionFunction
 
 from bo_stream import ExactGP
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 
 QUICK: dict[str, Any] = {
     "surrogate": "exact",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bo_stream import CountGP
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import Optimiser
 from bo_stream.errors import BoStreamError, InputError, UnsupportedError
 
 pytest.importorskip("ax", reason="Ax is not installed (pip install ax-platform)")

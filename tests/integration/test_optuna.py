@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bo_stream import CountGP
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import Optimiser
 from bo_stream.errors import InputError, UnsupportedError
 
 pytest.importorskip("optuna", reason="Optuna is not installed (pip install optuna)")

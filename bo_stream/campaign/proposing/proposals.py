@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -22,6 +22,7 @@ from torch import Tensor
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.gaussian_model import standardised
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.effort import Optimiser
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, check_not_shadowed
@@ -29,7 +30,6 @@ from bo_stream.errors import InputError, check_not_shadowed
 __all__ = [
     "AcquisitionBuilder",
     "AcquisitionSearch",
-    "Optimiser",
     "ProposalContext",
     "ProposalRule",
     "ProposingAcquisition",
@@ -79,27 +79,6 @@ AcquisitionBuilder = Callable[..., AcquisitionFunction | ProposingAcquisition]
 ``region`` and ``domain`` (`acquisitions.domain.Domain`, unless every point between the bounds is
 feasible) that the callable has parameters for.
 """
-
-
-@dataclass(frozen=True)
-class Optimiser:
-    """Effort of maximising an acquisition function over a box.
-
-    Smaller settings were tried: eight searches each with qUCB and qLogEI on WISKI with 1,000 nodes,
-    for three functions and two lengths of stream. With 6 starting points or with 25 iterations, the
-    worst search with qUCB ended .1 standard deviations of the outcomes lower; with 256 raw samples
-    .4 lower. With ``options={"maxiter": 50}`` no search with qUCB ended lower or took less time;
-    those with qLogEI took 15 % less time, and the worst ended .3 lower in the logarithm.
-
-    Attributes:
-        num_restarts: Number of starting points of `optimize_acqf`.
-        raw_samples: Number of random points that the starting points are chosen from.
-        options: Further options of `optimize_acqf`.
-    """
-
-    num_restarts: int = 10
-    raw_samples: int = 512
-    options: Mapping[str, Any] | None = None
 
 
 def initial_design(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.effort import FitPolicy
 from bo_stream.errors import InputError
 
 __all__ = ["LoopConfig"]

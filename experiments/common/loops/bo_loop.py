@@ -22,8 +22,8 @@ from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import AcquisitionSearch, Optimiser, rank_by_mean
+from bo_stream.campaign.effort import FitPolicy, Optimiser
+from bo_stream.campaign.proposing.proposals import AcquisitionSearch, rank_by_mean
 from bo_stream.campaign.randomness import evaluating, proposing
 from bo_stream.campaign.records import Clock, Row, clock, environment
 from bo_stream.campaign.settings import Settings

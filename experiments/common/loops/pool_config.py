@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.effort import FitPolicy
 from bo_stream.errors import InputError
 
 __all__ = ["OBSERVATIONS", "PoolConfig", "PoolData", "Split"]

@@ -19,7 +19,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.proposing.fit_policy import Stage
+from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.proposing.proposals import ProposalRule
 from bo_stream.campaign.records import Clock, Row
 from bo_stream.campaign.settings import Settings

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from bo_stream import Box, Campaign, ExactGP
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.observations import least_learned
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import Optimiser
 from bo_stream.errors import FallbackWarning, InputError
 
 BOX = Box({"a": (0.0, 1.0), "b": (0.0, 1.0)})

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import Optimiser
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import BudgetError, InputError, StateError
 from tests.docs.pages import ROOT, blocks

@@ -13,7 +13,7 @@ from botorch.acquisition.analytic import UpperConfidenceBound
 
 from bo_stream import Box, Campaign, Pool, surrogate
 from bo_stream.campaign.callbacks import Callback
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import Optimiser
 from bo_stream.errors import (
     BoundsError,
     BudgetError,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.effort import FitPolicy
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import (
     BoundsError,

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from bo_stream import Box, Campaign, Pool
+from bo_stream.campaign.effort import FitPolicy
 from bo_stream.campaign.history import TrialHistory
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.proposing.rules import MeasuredChoice
 from bo_stream.errors import InputError

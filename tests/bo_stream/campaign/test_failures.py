@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.errors import InputError, StateError, UnsupportedError
 
 LITTLE, ONCE = Optimiser(1, 32, {"maxiter": 3}), FitPolicy(then_every=0)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import Optimiser
 from bo_stream.errors import InputError, UnsupportedError
 
 MIXED = Box(

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 pytest.importorskip("sqlalchemy")
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.effort import FitPolicy
 from bo_stream.errors import BoStreamError, StateError
 
 INITIAL = 5

@@ -11,7 +11,8 @@ import torch
 
 from acquisitions.build import build
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.proposing.proposals import AcquisitionSearch, Optimiser, ProposalContext
+from bo_stream.campaign.effort import Optimiser
+from bo_stream.campaign.proposing.proposals import AcquisitionSearch, ProposalContext
 from bo_stream.campaign.proposing.rules import InParts
 from bo_stream.campaign.space.feasible import FeasibleSet
 

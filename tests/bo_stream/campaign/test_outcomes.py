@@ -12,8 +12,7 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from botorch.utils.sampling import draw_sobol_samples
 
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 

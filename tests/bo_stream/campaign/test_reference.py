@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import Optimiser
 from bo_stream.errors import InputError
 
 TWO = {"gain": "maximise", "cost": "minimise"}

@@ -13,8 +13,7 @@ pytest.importorskip("sqlalchemy")
 
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.storage.sql_store import Database
 from bo_stream.errors import StateError
 from tests.bo_stream.campaign.runs import alter

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.errors import InputError
 from bo_stream.integrations.follower import FinishedTrial, Follower, Parameter
 

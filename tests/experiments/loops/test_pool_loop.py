@@ -12,7 +12,7 @@ from botorch.models.transforms.outcome import Standardize
 
 from acquisitions import PoolPolicy
 from bo_stream import surrogate
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
+from bo_stream.campaign.effort import FitPolicy
 from bo_stream.errors import InputError, StateError
 from bo_stream.scores import score
 from experiments.common.loops.pool_loop import PoolConfig, PoolLoop

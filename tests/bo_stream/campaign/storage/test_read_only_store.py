@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import Optimiser
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import MemoryStore, ReadOnlyStore, Store
 

@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("sqlalchemy")
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.proposing.fit_policy import FitPolicy
-from bo_stream.campaign.proposing.proposals import Optimiser
+from bo_stream.campaign.effort import FitPolicy, Optimiser
 
 TELLS, ASKS = 30, 5
 
