@@ -347,11 +347,11 @@ class AskTell:
         again by every fit; `trials` keeps them as told. The limit is infinite without a spread, for
         counts, and for the goal ``learn``.
         """
-        named, found = self._state.named, {}
+        outcomes, found = self._state.outcomes, {}
         for column, one in self._state.learners.items():
-            if column in named.columns:
+            if column in outcomes.columns:
                 beyond = int((one.least > one.data.Y).sum())
-                found[column] = named.sign(column) * one.least, beyond
+                found[column] = outcomes.sign(column) * one.least, beyond
         return found
 
     def trials(self) -> pd.DataFrame:
@@ -372,7 +372,7 @@ class AskTell:
     @property
     def _columns(self) -> Columns:
         """What the columns of frames are."""
-        return Columns(self.space, self._state.named, self.counts)
+        return Columns(self.space, self._state.outcomes, self.counts)
 
     def _sync(self) -> None:
         """Follow the store."""
@@ -380,9 +380,9 @@ class AskTell:
 
     def _in_parts(self, history: TrialHistory, event: Event) -> Event:
         """An event of telling or amending: of several outcomes, with outcomes by column."""
-        if not self._state.named.several:
+        if not self._state.outcomes.several:
             return event
-        return events.told_in_parts(history, event, self._state.named.complete)
+        return events.told_in_parts(history, event, self._state.outcomes.complete)
 
     def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event:
         """Store the event that follows from the latest history, and follow it; an empty one is not.

@@ -21,8 +21,8 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.changes import replayed
 from bo_stream.campaign.history import Log, Trial, TrialHistory
 from bo_stream.campaign.learner import Learner, Stage, chosen_points, falling_back
-from bo_stream.campaign.outcomes.named_outcomes import COMPLETED
 from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
+from bo_stream.campaign.outcomes.outcomes import COMPLETED
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.recommendation import region_of_best
 from bo_stream.campaign.records import Row
@@ -129,7 +129,7 @@ class CampaignState:
     def used(self) -> list[Learner]:
         """The surrogates that are used: completion is learned once some trials failed."""
         learners = list(self.learners.values())
-        unknown = self.named.completes and len(learners[-1].data.Y.unique()) < 2
+        unknown = self.outcomes.completes and len(learners[-1].data.Y.unique()) < 2
         return learners[:-1] if unknown else learners
 
     @property
@@ -158,10 +158,10 @@ class CampaignState:
         if self.only is not None:
             return self.only.data
         known = [t for t in self.history.trials if t.status != "withdrawn"]
-        rows = [(t, self.named.values(t)) for t in known]
+        rows = [(t, self.outcomes.values(t)) for t in known]
         rows = [(t, values) for t, values in rows if not all(map(math.isnan, values))]
         Y = torch.tensor([values for _, values in rows], dtype=torch.float64)
-        Y = Y.reshape(-1, len(self.named.columns)).to(self.like)
+        Y = Y.reshape(-1, len(self.outcomes.columns)).to(self.like)
         return PartlyObserved(self.points([t for t, _ in rows]), Y)
 
     @property
@@ -208,8 +208,8 @@ class CampaignState:
 
     def _prepare(self) -> None:
         """Take over the current settings."""
-        settings, self.named = self.settings, self.settings.named
-        self._joint = self.named.joint
+        settings, self.outcomes = self.settings, self.settings.outcomes
+        self._joint = self.outcomes.joint
         self.feasible = settings.feasible(self._constraints)
         self.stages = self.stages_of(settings)
         bounds = settings.space.tensor_bounds.to(self.like)
@@ -217,7 +217,7 @@ class CampaignState:
         winsorise = settings.goal != "learn" and not counts
         given = settings.initial, settings.restandardise, winsorise, counts
         self._variances: dict[str, float | None] = {}
-        for column in self.named.learned:
+        for column in self.outcomes.learned:
             alone = settings.of_outcome(column) if self._joint else settings
             stages = self.stages_of(alone) if self._joint else self.stages
             self._variances[column] = alone.fixed_variance
@@ -244,14 +244,14 @@ class CampaignState:
 
     def _log(self, column: str) -> Log:
         """The trials that have an outcome."""
-        if self.named.completes and column == COMPLETED:
+        if self.outcomes.completes and column == COMPLETED:
             return self.history.completed
         return self.history.parts.get(column, self.history.told)
 
     def _tensors(self, column: str, ids: Iterable[int]) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y and Yvar (or sizes) of trials with an outcome."""
         trials = [self.history.trials[id] for id in ids]
-        pairs = [self.named.part(trial, column) for trial in trials]
+        pairs = [self.outcomes.part(trial, column) for trial in trials]
         Y, variances = self._column([y for y, _ in pairs]), [variance for _, variance in pairs]
         fixed, Yvar = self._variances[column], None
         if self.settings.counts is not None:
@@ -260,7 +260,7 @@ class CampaignState:
             Yvar = self._column(variances)
         elif fixed is not None:
             Yvar = torch.full_like(Y, fixed)
-        return self.points(trials), self.named.sign(column) * Y, Yvar
+        return self.points(trials), self.outcomes.sign(column) * Y, Yvar
 
     def _column(self, values: Sequence[float | None]) -> Tensor:
         """Values as a column, ``n x 1``."""
@@ -340,7 +340,7 @@ class CampaignState:
 
     def _load(self, snapshot: Snapshot) -> None:
         about, model = snapshot.about, BytesIO(snapshot.model)
-        whole = {column: {"bytes": None, **about} for column in self.named.columns}
+        whole = {column: {"bytes": None, **about} for column in self.outcomes.columns}
         parts = about.get("parts", whole)
         region = about.get("region")
         for one in self.learners.values():

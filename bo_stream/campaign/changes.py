@@ -199,7 +199,7 @@ def changed(
     if failures is not None and failures != settings.failures:
         made = replace(made, failures=failures)
         if made.counts is not None:
-            made.named.refuse_counts()
+            made.outcomes.refuse_counts()
         made = made.with_defaults()
     if surrogate is not None:
         chosen, usual = as_named(surrogate), made.fit == made.usual_fit

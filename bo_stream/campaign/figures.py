@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.outcomes.named_outcomes import noise_column
+from bo_stream.campaign.outcomes.outcomes import noise_column
 from bo_stream.campaign.space import Box, Pool, Space
 from bo_stream.campaign.space.inputs import Range
 from bo_stream.errors import InputError, StateError
@@ -48,7 +48,7 @@ def label(space: Space, name: str) -> str:
 def goal(campaign: CampaignResults) -> str:
     """The goal, or goals by outcome, and the constraints."""
     s = campaign.settings
-    goals = s.named.goals.items()
+    goals = s.outcomes.goals.items()
     text = ", ".join(one if column == "y" else f"{one} {column}" for column, one in goals)
     limits = [constraint for constraint in s.constraints if constraint]
     return f"{text}, with {' and '.join(limits)}" if limits else text
@@ -76,7 +76,7 @@ def reference_trial(campaign: CampaignResults) -> tuple[pd.Series[Any], str]:
     outcome so far, or the last one if there is no best.
     """
     told = _told(campaign)
-    if is_single(campaign) and campaign.settings.named.feasible(campaign.told()).any():
+    if is_single(campaign) and campaign.settings.outcomes.feasible(campaign.told()).any():
         id, which = int(str(campaign.best().name)), "the best outcome so far"
     else:
         id, which = int(told.index[-1]), "the last outcome"
@@ -105,7 +105,7 @@ def outcomes(
         bars = told["yvar"] ** 0.5
         ax.errorbar(told.index, told["y"], bars, fmt="none", color="tab:blue", alpha=0.5)
     if campaign.goal != "learn":
-        kept = told["y"].where(campaign.settings.named.feasible(campaign.told()))
+        kept = told["y"].where(campaign.settings.outcomes.feasible(campaign.told()))
         best = kept.cummin() if campaign.goal == "minimise" else kept.cummax()
         ax.step(told.index, best, where="post", color="tab:red", label="best so far")
     if optimum is not None:
@@ -129,8 +129,8 @@ def front(campaign: CampaignResults) -> Figure:
         StateError: before the first outcomes.
     """
     told, best = _told(campaign), campaign.front()
-    feasible = campaign.settings.named.feasible(told)
-    first, *others = campaign.settings.named.objectives
+    feasible = campaign.settings.outcomes.feasible(told)
+    first, *others = campaign.settings.outcomes.objectives
     figure, panels = _panels(len(others))
     for ax, other in zip(panels, others, strict=True):
         good, bad = told[feasible], told[~feasible]

@@ -23,8 +23,8 @@ from bo_stream.campaign.history import (
     told_event,
 )
 from bo_stream.campaign.names import OWN, in_spelling
-from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
-from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
+from bo_stream.campaign.outcomes.count import Count
+from bo_stream.campaign.outcomes.outcomes import Outcomes
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.space.columns import told_apart
 from bo_stream.campaign.space.inputs import CLOSE, Category, Input
@@ -57,8 +57,8 @@ class Columns:
     """
 
     space: Space
-    named: NamedOutcomes
-    counts: CountOutcome | None = None
+    named: Outcomes
+    counts: Count | None = None
 
     @property
     def outcomes(self) -> list[str]:
@@ -480,7 +480,7 @@ def _new_outcomes(
     return kept
 
 
-def _with_counts(frame: pd.DataFrame, counts: CountOutcome | None) -> pd.DataFrame:
+def _with_counts(frame: pd.DataFrame, counts: Count | None) -> pd.DataFrame:
     """The rows that have a count; a warning names the others."""
     if counts is None or counts.column not in frame:
         return frame

@@ -23,7 +23,7 @@ from bo_stream.base.fitting import FitReport, Surprise
 from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
 from bo_stream.campaign.effort import FitPolicy, least_growth
 from bo_stream.campaign.history import Log
-from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
+from bo_stream.campaign.outcomes.count import latent_surrogate
 from bo_stream.campaign.outcomes.observations import Observations, least_learned
 from bo_stream.campaign.proposing.proposals import ProposalContext, ProposalRule
 from bo_stream.campaign.records import Row

@@ -17,7 +17,7 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.history import Decision
-from bo_stream.campaign.outcomes.count_outcomes import latent_surrogate
+from bo_stream.campaign.outcomes.count import latent_surrogate
 from bo_stream.campaign.outcomes.front import (
     OutcomePredictions,
     hypervolume,
@@ -25,8 +25,8 @@ from bo_stream.campaign.outcomes.front import (
     searched,
     spread_out,
 )
-from bo_stream.campaign.outcomes.named_outcomes import NamedOutcomes
 from bo_stream.campaign.outcomes.observations import PartlyObserved
+from bo_stream.campaign.outcomes.outcomes import Outcomes
 from bo_stream.campaign.recommendation import (
     APART,
     Candidates,
@@ -261,8 +261,8 @@ class CampaignResults(AskTell):
             raise UnsupportedError("the goal maximise or minimise", "the goal learn", remedy)
 
     @property
-    def _outcomes(self) -> NamedOutcomes:
-        return self._state.named
+    def _outcomes(self) -> Outcomes:
+        return self._state.outcomes
 
     def _predictions(self, model: StreamingGP) -> OutcomePredictions:
         return OutcomePredictions(cast(Any, model), self._outcomes)
@@ -346,7 +346,7 @@ class CampaignResults(AskTell):
         return self.model
 
 
-def _front_of(told: pd.DataFrame, outcomes: NamedOutcomes) -> pd.DataFrame:
+def _front_of(told: pd.DataFrame, outcomes: Outcomes) -> pd.DataFrame:
     """Rows of told trials that are feasible and not dominated, by the first objective."""
     frame = told[outcomes.feasible(told)]
     values = torch.from_numpy(outcomes.signed(frame))

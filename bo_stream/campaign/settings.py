@@ -19,11 +19,11 @@ from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import Decision
 from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.names import first_clash
-from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
+from bo_stream.campaign.outcomes.count import Count
 from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goal, Goals
-from bo_stream.campaign.outcomes.named_outcomes import (
+from bo_stream.campaign.outcomes.outcomes import (
     COMPLETED,
-    NamedOutcomes,
+    Outcomes,
     noise_column,
     on_inputs,
     read_goal,
@@ -203,9 +203,9 @@ class Settings:
         goal, column = read_goal(goal)
         constraints = spelled_constraints(constraints or (), space.names, goal, column)
         failures = failures or "ignored"
-        named = NamedOutcomes.of(goal, column, constraints, space.names, failures, reference)
+        named = Outcomes.of(goal, column, constraints, space.names, failures, reference)
         named.warn_of_misspellings(space.names)
-        counts = None if outcome is None else CountOutcome.read_setting(outcome)
+        counts = None if outcome is None else Count.read_setting(outcome)
         if counts is not None:
             counts.check_settings(space, str(goal), surrogate, noise, EXACT_OUTCOMES)
             named.refuse_counts()
@@ -259,7 +259,7 @@ class Settings:
             why = (made.why[0], search.why)
             made = replace(made, acquisition={"name": search.name}, why=why)
         if made.optimiser in (USUAL, SEVERAL):
-            made = replace(made, optimiser=SEVERAL if made.named.joint else USUAL)
+            made = replace(made, optimiser=SEVERAL if made.outcomes.joint else USUAL)
         return made if made.later is None else replace(made, later=made._for_more(made.later))
 
     def _default_surrogate(self, budget: int | None) -> Default:
@@ -267,7 +267,7 @@ class Settings:
 
         Without a budget, it is the one for many trials.
         """
-        space, joint = self.space, self.named.joint
+        space, joint = self.space, self.outcomes.joint
         d, categories = space.dim, bool(space.categories)
         gridded, exact = d <= FEW_INPUTS and not categories, self.noise == "none"
         if self.outcome is not None:
@@ -294,9 +294,9 @@ class Settings:
 
     def _default_acquisition(self) -> Default:
         """The default acquisition function, by goal, outcomes, surrogate and space."""
-        if len(self.named.goals) > 1:
+        if len(self.outcomes.goals) > 1:
             return Default("qlognehvi", "Several objectives: the hypervolume below their front.")
-        if self.named.joint:
+        if self.outcomes.joint:
             why = "Expected improvement among what satisfies the constraints."
             return Default("qlognei", why)
         if self.goal == "learn":
@@ -341,7 +341,7 @@ class Settings:
     @property
     def clash(self) -> str | None:
         """What is wrong with the first name that means two columns of frames; None for none."""
-        named, counts = self.named, self.counts
+        named, counts = self.outcomes, self.counts
         if counts is not None:
             return first_clash(self.space.names, counts.columns, {}, named.results)
         noise = {column: noise_column(column) for column in named.columns}
@@ -425,17 +425,17 @@ class Settings:
         return -1.0 if self.goal == "minimise" else 1.0
 
     @property
-    def named(self) -> NamedOutcomes:
+    def outcomes(self) -> Outcomes:
         """The outcomes by name."""
         about = self.goal, self.column, self.constraints, self.space.names, self.failures
-        return NamedOutcomes.of(*about, self.reference)
+        return Outcomes.of(*about, self.reference)
 
     def of_outcome(self, column: str) -> Settings:
         """Settings of a campaign of one of several outcomes alone.
 
         Whether a trial is completed is 0 or 1, which a smooth function follows with some noise.
         """
-        goal = "minimise" if self.named.sign(column) < 0.0 else "maximise"
+        goal = "minimise" if self.outcomes.sign(column) < 0.0 else "maximise"
         search = {"name": "qlognei"}
         later = None if self.later is None else {**self.later, "acquisition": search}
         return replace(
@@ -554,12 +554,12 @@ class Settings:
         choice = self.acquisition if given is None else as_named(given)
         if choice is None:
             raise _missing_callable("acquisition")
-        return rule_by_name(choice, search, feasible, self.named, self.surrogate)
+        return rule_by_name(choice, search, feasible, self.outcomes, self.surrogate)
 
     @property
-    def counts(self) -> CountOutcome | None:
+    def counts(self) -> Count | None:
         """What the outcomes are, if they are counts."""
-        return None if self.outcome is None else CountOutcome.read_setting(self.outcome)
+        return None if self.outcome is None else Count.read_setting(self.outcome)
 
     @property
     def uniform_start(self) -> bool:

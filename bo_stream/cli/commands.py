@@ -28,7 +28,7 @@ from bo_stream.cli.toml_reader import ConfigError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bo_stream.campaign.outcomes.count_outcomes import CountOutcome
+    from bo_stream.campaign.outcomes.count import Count
     from bo_stream.cli.config import CampaignConfig
 
 __all__ = [
@@ -216,7 +216,7 @@ def tell(
 
     frame, columns = read_measurements(outcomes, campaign), outcome_columns(campaign)
     missing = [column for column in columns if column not in frame]
-    if missing and (missing == columns or not campaign.settings.named.several):
+    if missing and (missing == columns or not campaign.settings.outcomes.several):
         found = ", ".join(map(str, frame.columns))
         raise ConfigError(
             f"{outcomes}: Expected a column {missing[0]}; got {found}. Rename the column with the "
@@ -267,7 +267,7 @@ def amend(
     """
     campaign = load_campaign(where, name).campaign
     frame = read_measurements(outcomes, campaign)
-    columns = (*outcome_columns(campaign), *campaign.settings.named.known_columns)
+    columns = (*outcome_columns(campaign), *campaign.settings.outcomes.known_columns)
     given = [column for column in dict.fromkeys(columns) if column in frame]
     if "trial" not in frame or not given:
         raise ConfigError(
@@ -525,7 +525,7 @@ def _whole(ids: pd.Series[Any], path: Path) -> list[int]:
 
 
 def _with_counts(
-    frame: pd.DataFrame, counts: CountOutcome, filled: pd.Series[bool], reasons: pd.Series[Any]
+    frame: pd.DataFrame, counts: Count, filled: pd.Series[bool], reasons: pd.Series[Any]
 ) -> tuple[pd.Series[bool], list[str]]:
     """Which filled rows have a count, and notes on those that have none and no reason."""
     notes = []

@@ -172,7 +172,7 @@ def table(campaign: Campaign, frame: pd.DataFrame) -> str:
 
 def _best(campaign: Campaign, trials: pd.DataFrame) -> pd.Series | None:
     told = trials[trials["status"] == "told"]
-    none = not is_single(campaign) or not campaign.settings.named.feasible(told).any()
+    none = not is_single(campaign) or not campaign.settings.outcomes.feasible(told).any()
     return None if none else campaign.best()
 
 

@@ -57,7 +57,7 @@ def outcome_columns(campaign: Campaign) -> list[str]:
     """The columns of an outcome."""
     if campaign.counts is not None:
         return campaign.counts.columns
-    return campaign.settings.named.columns
+    return campaign.settings.outcomes.columns
 
 
 def read_measurements(path: Path, campaign: Campaign) -> pd.DataFrame:
@@ -74,7 +74,7 @@ def read_measurements(path: Path, campaign: Campaign) -> pd.DataFrame:
     from bo_stream.campaign.space.inputs import Category
 
     space, counts = campaign.space, campaign.counts
-    outcomes = campaign.settings.named.known_columns if counts is None else counts.columns
+    outcomes = campaign.settings.outcomes.known_columns if counts is None else counts.columns
     kinds = space.kinds
     numeric = ["trial", *(one.name for one in kinds if not isinstance(one, Category)), *outcomes]
     if isinstance(space, Pool) and space.table.index.dtype.kind in "iuf":

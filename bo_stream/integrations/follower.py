@@ -89,8 +89,8 @@ class Follower:
         settings = Settings.from_arguments(self.space, goal, **options)
         if settings.counts is not None:
             raise UnsupportedError("measurements", "counts", "Use bo_stream.Campaign for counts.")
-        if settings.named.joint:
-            columns = ", ".join(settings.named.learned)
+        if settings.outcomes.joint:
+            columns = ", ".join(settings.outcomes.learned)
             raise UnsupportedError("one outcome", columns, "Use bo_stream.Campaign for several.")
         self.settings = settings
         self._feasible = settings.feasible(options.get("constraints") or ())

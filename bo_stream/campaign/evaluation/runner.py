@@ -32,7 +32,7 @@ from bo_stream.campaign.evaluation.returned import read_returned
 from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.history import Trial
 from bo_stream.campaign.outcomes.goals import Failures
-from bo_stream.campaign.outcomes.named_outcomes import noise_column
+from bo_stream.campaign.outcomes.outcomes import noise_column
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import BudgetError, InputError, StateError
 
@@ -263,7 +263,7 @@ def _tell_outcome(campaign: AskTell, id: int, returned: Any) -> str | None:
     """Tell what an objective returned; or why it is no outcome."""
     if isinstance(returned, Failed):
         return returned.reason
-    counts, wanted = campaign.counts, campaign.settings.named.columns
+    counts, wanted = campaign.counts, campaign.settings.outcomes.columns
     truths = counts is not None and counts.name == "bernoulli"
     try:
         outcomes = read_returned(returned, wanted[0], truths)

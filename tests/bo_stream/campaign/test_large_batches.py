@@ -111,7 +111,7 @@ def test_large_batches_of_several_outcomes(goal: Any, failures: Any) -> None:
     outcomes = frame.assign(
         u=frame["a"] - gap, v=frame["a"] + gap, y=frame["a"] - gap, w=frame["a"]
     )
-    campaign.tell(outcomes.drop(lost)[campaign.settings.named.columns])
+    campaign.tell(outcomes.drop(lost)[campaign.settings.outcomes.columns])
     found = asked(campaign, 200)
     assert campaign.decision.acquisition == "thompson"
     assert (found["a"] <= 0.72).all() and (found["a"] - found["b"]).abs().median() < 0.15

@@ -73,7 +73,7 @@ def test_look_alike_letters_are_one_name(name: str, other: str, quote: str) -> N
         campaign = Campaign(box(mine, "b"), constraints=[text], seed=0)
         batch = campaign.ask(4)
         assert (batch[mine] + batch["b"]).max() <= 0.3 + 1e-9
-        assert campaign.settings.named.columns == ["y"]
+        assert campaign.settings.outcomes.columns == ["y"]
         campaign.tell(batch.rename(columns={mine: theirs}).assign(y=1.0))
         assert (campaign.trials()["status"] == "told").all()
         assert Box({mine: (1.0, 2.0)}, log=[theirs]).log == (mine,)
@@ -124,7 +124,7 @@ def test_a_stored_constraint_that_was_misread_is_not_taken_for_another() -> None
     store.create("campaign", {**plain, "space": box(MICRO).to_dict()})
     with pytest.warns(UserWarning, match="which looks like"):
         campaign = Campaign.resume(store)
-    assert campaign.settings.named.columns == ["y", MU]
+    assert campaign.settings.outcomes.columns == ["y", MU]
     with pytest.raises(StateError, match="the constraints that campaign"):
         Campaign(box(MICRO), store=store, constraints=[text])
 

@@ -40,7 +40,7 @@ SPREAD.columns = pd.Index(["a", "b"])
 def begun(**options: Any) -> Campaign:
     """A campaign that has been told of points over the square."""
     run = campaign(**options)
-    run.tell(traded(SPREAD)[["a", "b", *run.settings.named.columns]])
+    run.tell(traded(SPREAD)[["a", "b", *run.settings.outcomes.columns]])
     return run
 
 
@@ -153,7 +153,7 @@ def test_the_gain_is_the_largest_expected_one(goal: Any) -> None:
     run = campaign(pool, goal=goal, constraints=["purity >= 0.5"], initial=4)
     run.tell(
         traded(pool.table.iloc[:5])
-        .assign(y=lambda f: f["yield"])[run.settings.named.columns]
+        .assign(y=lambda f: f["yield"])[run.settings.outcomes.columns]
         .assign(place=range(5))
     )
     gain, p = run.recommend()["gain"].item(), run.predict(pool.table)

@@ -40,7 +40,7 @@ def test_settings_repeat_once_none_is_left(goal: Any, failures: Any) -> None:
     frame = campaign.ask(5)
     frame = frame.assign(p=frame["a"] * 1.0, q=frame["a"] + (frame["b"] == "x"), r=1.0)
     campaign.fail(frame.index[4:], "it broke")
-    campaign.tell(frame.iloc[:4][campaign.settings.named.columns])
+    campaign.tell(frame.iloc[:4][campaign.settings.outcomes.columns])
     campaign.update()
     counts = campaign.ask(100).value_counts()
     assert len(counts) == 5 and counts.sum() == 100  # not where a trial failed

@@ -21,7 +21,7 @@ from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["LIKELIHOODS", "CountOutcome", "latent_surrogate"]
+__all__ = ["LIKELIHOODS", "Count", "latent_surrogate"]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     "binomial": likelihoods.Binomial,
@@ -35,7 +35,7 @@ EXAMPLE = 'For example {"positive": Binomial(trials="examined")}.'
 
 
 @dataclass(frozen=True)
-class CountOutcome:
+class Count:
     """Counts in the columns of a user's frames.
 
     Attributes:

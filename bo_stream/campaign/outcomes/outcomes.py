@@ -22,7 +22,7 @@ from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedErro
 __all__ = [
     "LARGEST",
     "COMPLETED",
-    "NamedOutcomes",
+    "Outcomes",
     "OutcomeParts",
     "noise_column",
     "on_inputs",
@@ -99,7 +99,7 @@ def read_goal(goal: Any) -> tuple[Any, str]:
 
 
 @dataclass(frozen=True)
-class NamedOutcomes:
+class Outcomes:
     """Outcomes in the columns of a user's frames.
 
     Attributes:
