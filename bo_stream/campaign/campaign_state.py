@@ -22,7 +22,9 @@ from bo_stream.campaign.changes import replayed
 from bo_stream.campaign.history import Log, Trial, TrialHistory
 from bo_stream.campaign.learner import Learner, Stage, chosen_points, falling_back
 from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
-from bo_stream.campaign.outcomes.outcomes import COMPLETED
+from bo_stream.campaign.learner import Learner, Stage, chosen_points, falling_back
+from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
+from bo_stream.campaign.outcomes.outcomes import COMPLETED, COMPLETION_NOISE
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.recommendation import region_of_best
 from bo_stream.campaign.records import Row
@@ -216,15 +218,11 @@ class CampaignState:
         counts = settings.counts is not None
         winsorise = settings.goal != "learn" and not counts
         given = settings.initial, settings.restandardise, winsorise, counts
-        self._variances: dict[str, float | None] = {}
         for column in self.outcomes.learned:
-            alone = settings.of_outcome(column) if self._joint else settings
-            stages = self.stages_of(alone) if self._joint else self.stages
-            self._variances[column] = alone.fixed_variance
             if column in self.learners:
-                self.learners[column].configure(stages, bounds)
+                self.learners[column].configure(self.stages, bounds)
             else:
-                self.learners[column] = Learner(stages, bounds, *given)
+                self.learners[column] = Learner(self.stages, bounds, *given)
 
     def _follow(self, column: str, learner: Learner, row: Row) -> bool:
         """Let a surrogate observe its new outcomes; whether it is to be saved."""
@@ -253,7 +251,8 @@ class CampaignState:
         trials = [self.history.trials[id] for id in ids]
         pairs = [self.outcomes.part(trial, column) for trial in trials]
         Y, variances = self._column([y for y, _ in pairs]), [variance for _, variance in pairs]
-        fixed, Yvar = self._variances[column], None
+        completion = self.outcomes.completes and column == COMPLETED
+        fixed, Yvar = COMPLETION_NOISE if completion else self.settings.fixed_variance, None
         if self.settings.counts is not None:
             Yvar = self._column([trial.size for trial in trials])
         elif variances and None not in variances:

@@ -20,9 +20,8 @@ from bo_stream.campaign.history import Decision
 from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.names import first_clash
 from bo_stream.campaign.outcomes.count import Count
-from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goal, Goals
+from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goals
 from bo_stream.campaign.outcomes.outcomes import (
-    COMPLETED,
     Outcomes,
     noise_column,
     on_inputs,
@@ -56,9 +55,6 @@ CHANGEABLE = ("surrogate", "acquisition", "fit", "failures")
 
 LONGEST = 100
 """Number of characters of a setting in a message."""
-
-COMPLETION_NOISE = 0.02
-"""Variance of that: less makes a process ring beside its jump, and more hides a single failure."""
 
 EXACT_OUTCOMES = ("warped", "trust_region")
 """Families with an option ``noise``."""
@@ -429,26 +425,6 @@ class Settings:
         """The outcomes by name."""
         about = self.goal, self.column, self.constraints, self.space.names, self.failures
         return Outcomes.of(*about, self.reference)
-
-    def of_outcome(self, column: str) -> Settings:
-        """Settings of a campaign of one of several outcomes alone.
-
-        Whether a trial is completed is 0 or 1, which a smooth function follows with some noise.
-        """
-        goal = "minimise" if self.outcomes.sign(column) < 0.0 else "maximise"
-        search = {"name": "qlognei"}
-        later = None if self.later is None else {**self.later, "acquisition": search}
-        return replace(
-            self,
-            goal=cast(Goal, goal),
-            column=column,
-            noise=COMPLETION_NOISE if column == COMPLETED else self.noise,
-            constraints=self.input_constraints,
-            failures="ignored",
-            reference=None,
-            acquisition=search,
-            later=later,
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data."""

@@ -22,6 +22,7 @@ from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedErro
 __all__ = [
     "LARGEST",
     "COMPLETED",
+    "COMPLETION_NOISE",
     "Outcomes",
     "OutcomeParts",
     "noise_column",
@@ -42,6 +43,10 @@ OWN = tuple(name for name in RESERVED if name != "y")
 
 COMPLETED = "completed"
 """Where failures are infeasible: an outcome that is 1 of told trials, and 0 of failed ones."""
+
+COMPLETION_NOISE = 0.02
+"""Variance of that, which a smooth function follows with some noise: less makes a process ring
+beside its jump, and more hides a single failure."""
 
 
 def noise_column(column: str) -> str:
