@@ -22,8 +22,6 @@ from bo_stream.campaign.changes import replayed
 from bo_stream.campaign.history import Log, Trial, TrialHistory
 from bo_stream.campaign.learner import Learner, Stage, chosen_points, falling_back
 from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
-from bo_stream.campaign.learner import Learner, Stage, chosen_points, falling_back
-from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
 from bo_stream.campaign.outcomes.outcomes import COMPLETED, COMPLETION_NOISE
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.recommendation import region_of_best
