@@ -24,7 +24,7 @@ from bo_stream.campaign.history import (
 )
 from bo_stream.campaign.names import OWN, in_spelling
 from bo_stream.campaign.outcomes.count import Count
-from bo_stream.campaign.outcomes.outcomes import Outcomes
+from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.space.columns import told_apart
 from bo_stream.campaign.space.inputs import CLOSE, Category, Input
@@ -57,7 +57,7 @@ class Columns:
     """
 
     space: Space
-    named: Outcomes
+    named: OutcomeSet
     counts: Count | None = None
 
     @property

@@ -26,7 +26,7 @@ from bo_stream.campaign.outcomes.front import (
     spread_out,
 )
 from bo_stream.campaign.outcomes.observations import PartlyObserved
-from bo_stream.campaign.outcomes.outcomes import Outcomes
+from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.recommendation import (
     APART,
     Candidates,
@@ -261,7 +261,7 @@ class CampaignResults(AskTell):
             raise UnsupportedError("the goal maximise or minimise", "the goal learn", remedy)
 
     @property
-    def _outcomes(self) -> Outcomes:
+    def _outcomes(self) -> OutcomeSet:
         return self._state.outcomes
 
     def _predictions(self, model: StreamingGP) -> OutcomePredictions:
@@ -346,7 +346,7 @@ class CampaignResults(AskTell):
         return self.model
 
 
-def _front_of(told: pd.DataFrame, outcomes: Outcomes) -> pd.DataFrame:
+def _front_of(told: pd.DataFrame, outcomes: OutcomeSet) -> pd.DataFrame:
     """Rows of told trials that are feasible and not dominated, by the first objective."""
     frame = told[outcomes.feasible(told)]
     values = torch.from_numpy(outcomes.signed(frame))

@@ -22,7 +22,7 @@ from bo_stream.campaign.names import first_clash
 from bo_stream.campaign.outcomes.count import Count
 from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goals
 from bo_stream.campaign.outcomes.outcomes import (
-    Outcomes,
+    OutcomeSet,
     noise_column,
     on_inputs,
     read_goal,
@@ -199,7 +199,7 @@ class Settings:
         goal, column = read_goal(goal)
         constraints = spelled_constraints(constraints or (), space.names, goal, column)
         failures = failures or "ignored"
-        named = Outcomes.of(goal, column, constraints, space.names, failures, reference)
+        named = OutcomeSet.of(goal, column, constraints, space.names, failures, reference)
         named.warn_of_misspellings(space.names)
         counts = None if outcome is None else Count.read_setting(outcome)
         if counts is not None:
@@ -421,10 +421,10 @@ class Settings:
         return -1.0 if self.goal == "minimise" else 1.0
 
     @property
-    def outcomes(self) -> Outcomes:
+    def outcomes(self) -> OutcomeSet:
         """The outcomes by name."""
         about = self.goal, self.column, self.constraints, self.space.names, self.failures
-        return Outcomes.of(*about, self.reference)
+        return OutcomeSet.of(*about, self.reference)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data."""

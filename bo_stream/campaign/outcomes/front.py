@@ -14,7 +14,7 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
 from bo_stream.base.gaussian_model import GaussianModel
-from bo_stream.campaign.outcomes.outcomes import Outcomes
+from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.scores import OutcomeDistribution, outcome_distribution, probability_higher
@@ -52,7 +52,7 @@ class OutcomePredictions:
         outcomes: The outcomes.
     """
 
-    def __init__(self, model: ModelList, outcomes: Outcomes) -> None:
+    def __init__(self, model: ModelList, outcomes: OutcomeSet) -> None:
         self.models = [cast(GaussianModel, one) for one in model.models]
         self.outcomes = outcomes
 
@@ -105,7 +105,7 @@ class PredictedOutcomes:
     """
 
     models: Sequence[GaussianModel]
-    outcomes: Outcomes
+    outcomes: OutcomeSet
     X: Tensor
     _found: dict[int, OutcomeDistribution] = field(default_factory=dict, repr=False)
 
@@ -183,7 +183,7 @@ def spread_out(values: Tensor, count: int) -> Tensor:
     return torch.tensor(chosen)
 
 
-def reference_of(values: Tensor, outcomes: Outcomes) -> Tensor:
+def reference_of(values: Tensor, outcomes: OutcomeSet) -> Tensor:
     """The reference point that was given, or is inferred from a front, ``n x k``: ``k``."""
     reference = outcomes.reference_point
     if reference is not None:
@@ -193,7 +193,7 @@ def reference_of(values: Tensor, outcomes: Outcomes) -> Tensor:
     return infer_reference_point(values / size) * size  # which takes no range to be below 1e-7
 
 
-def hypervolume(values: Tensor, outcomes: Outcomes) -> tuple[float, Tensor]:
+def hypervolume(values: Tensor, outcomes: OutcomeSet) -> tuple[float, Tensor]:
     """Hypervolume of a front, ``n x k``, and its reference point."""
     reference = reference_of(values, outcomes)
     return Hypervolume(reference).compute(values), reference

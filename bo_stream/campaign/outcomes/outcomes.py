@@ -23,7 +23,7 @@ __all__ = [
     "LARGEST",
     "COMPLETED",
     "COMPLETION_NOISE",
-    "Outcomes",
+    "OutcomeSet",
     "OutcomeParts",
     "noise_column",
     "on_inputs",
@@ -104,7 +104,7 @@ def read_goal(goal: Any) -> tuple[Any, str]:
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class OutcomeSet:
     """Outcomes in the columns of a user's frames.
 
     Attributes:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.history import Decision
-from bo_stream.campaign.outcomes.outcomes import Outcomes
+from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.proposing.proposals import (
     AcquisitionBuilder,
     AcquisitionSearch,
@@ -70,7 +70,7 @@ def rule_by_name(
     choice: Mapping[str, Any],
     search: Callable[[AcquisitionBuilder], AcquisitionSearch],
     feasible: FeasibleSet,
-    outcomes: Outcomes,
+    outcomes: OutcomeSet,
     surrogate: Mapping[str, Any] | None,
 ) -> ProposalRule:
     """What chooses trials.
