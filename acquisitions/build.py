@@ -221,10 +221,11 @@ def build(
         model = model.model
     sampler = sampler_for(model, torch.Size([num_samples]), seed)
     ours = cast(GaussianModel, model)  # NIPV and MaxVariance refuse other models
-    closed = name in ("qucb", "qlogei") and not kw and offered(model)
+    plain = not kw and not (isinstance(best_f, Tensor) and best_f.numel() > 1)
+    closed = name in ("qucb", "qlogei") and plain and offered(model)
     about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
     raw = not {"objective", "posterior_transform"} & kw.keys()
-    width = {"tau_relu": TAU_RELU * shift_and_scale(model)[1]} if raw else {}
+    width: dict[str, Any] = {"tau_relu": TAU_RELU * shift_and_scale(model)[1]} if raw else {}
     match name:
         case "qucb" if closed:
             return ClosedUpperConfidenceBound(ours, beta, **about)
@@ -233,14 +234,14 @@ def build(
         case "ei":
             acqf = (
                 ClosedExpectedImprovement(ours, data["best_f"])
-                if not kw and scales(model)
+                if plain and scales(model)
                 else ExpectedImprovement(model, data["best_f"], **kw)
             )
             if X_pending is not None:
                 acqf.set_X_pending(X_pending)  # BoTorch refuses it with an explanation
             return acqf
         case "qlogei" if closed:
-            return ClosedLogExpectedImprovement(ours, data["best_f"], **about)
+            return ClosedLogExpectedImprovement(ours, data["best_f"], **about, **width)
         case "qlogei":
             return qLogExpectedImprovement(model, data["best_f"], **{**about, **width, **kw})
         case "qlognei":

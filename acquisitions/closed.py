@@ -3,27 +3,23 @@
 Values and gradients equal BoTorch's at a fraction of the cost. A process that provides `Moments`
 gives the joint mean and covariance at points, and propagates gradients in these to the points. The
 steps from there (a Cholesky factor, samples, their maximum) have short derivatives [MATHS 2.10].
-The classes derive from BoTorch's, and call these if a process provides no moments.
+The classes derive from BoTorch's; `acquisitions.build` chooses them where they serve.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
 import torch
 from botorch.acquisition.analytic import ExpectedImprovement
-from botorch.acquisition.logei import TAU_MAX, TAU_RELU, qLogExpectedImprovement
+from botorch.acquisition.logei import TAU_MAX, qLogExpectedImprovement
 from botorch.acquisition.monte_carlo import qUpperConfidenceBound
-from botorch.exceptions.warnings import legacy_ei_numerics_warning
 from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
-from botorch.sampling.base import MCSampler
-from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.utils.probability.utils import ndtr, phi
 from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
 from gpytorch.distributions import MultivariateNormal
@@ -44,7 +40,7 @@ __all__ = [
 ]
 
 MOST = 64
-"""Largest number of points in closed form; BoTorch's classes handle more."""
+"""Largest number of points whose moments are faster than autograd."""
 SMALLEST = 1e-12
 """Smallest variance in expected improvement, in the units of the model."""
 FAT = 0.1
@@ -60,7 +56,7 @@ OfSamples = Callable[[Tensor, Tensor, Tensor, bool], tuple[Tensor, Gradients]]
 
 def offered(model: Model) -> bool:
     """Whether the classes of this module are faster than BoTorch's for this model."""
-    return _process_of(model) is not None
+    return scales(model) and cast(GaussianModel, model).process().has_moments
 
 
 def scales(model: Model) -> bool:
@@ -71,153 +67,64 @@ def scales(model: Model) -> bool:
     return transform is None or type(transform) is Standardize
 
 
-class _FromSamples(ABC):
-    """Mixin that evaluates a sample-based BoTorch class in closed form."""
+class ClosedUpperConfidenceBound(qUpperConfidenceBound):
+    """`qUpperConfidenceBound` of a surrogate's outcome, with value and gradient in closed form.
 
-    model: Model
-    sampler: MCSampler | None
-    X_pending: Any
-
-    @abstractmethod
-    def _of_samples(self) -> OfSamples | None:
-        """The function of the samples, or None to use BoTorch's class."""
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Values at ``batch x q x d`` raw points, ``batch``."""
-        reduce = self._of_samples() if _drawable(self.sampler) else None
-        process = None if reduce is None else _process_of(self.model)
-        if process is None or not _few(X, self.X_pending):
-            return cast(Tensor, super().forward(X))  # type: ignore[misc]
-        value = self._closed(X, process=process, reduce=reduce)  # type: ignore[call-arg]
-        return self._raw(cast(Tensor, value), *shift_and_scale(self.model))
-
-    @abstractmethod
-    def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
-        """The value in raw units."""
+    Its sampler draws one set of base samples for all batches; objectives have no effect.
+    """
 
     @concatenate_pending_points
     @t_batch_mode_transform()  # type: ignore[arg-type]
-    def _closed(self: Any, X: Tensor, process: PosteriorProcess, reduce: OfSamples) -> Tensor:
-        sampled = partial(_sampled, base=_drawn(self.sampler, X), reduce=reduce)
-        return _value(self.model, process, X, sampled)
+    def forward(self, X: Tensor) -> Tensor:
+        """Values at ``batch x q x d`` raw points, ``batch``."""
+        shift, scale = shift_and_scale(self.model)
+        reduce = partial(_bound, width=self.beta_prime)
+        return shift + scale * _value_of_samples(self, X, reduce)
 
 
-class ClosedUpperConfidenceBound(_FromSamples, qUpperConfidenceBound):
-    """`qUpperConfidenceBound` with value and gradient in closed form.
+class ClosedLogExpectedImprovement(qLogExpectedImprovement):
+    """`qLogExpectedImprovement` of a surrogate's outcome, with value and gradient in closed form.
 
-    Args:
-        model: A surrogate of one output.
-        beta: Trade-off between mean and standard deviation, as in BoTorch.
-        sampler: Sampler of the base samples.
-        X_pending: ``n' x d`` raw points under evaluation.
+    Its sampler draws one set of base samples for all batches; objectives have no effect.
     """
 
-    def __init__(
-        self,
-        model: GaussianModel,
-        beta: float,
-        sampler: MCSampler | None = None,
-        X_pending: Tensor | None = None,
-    ) -> None:
-        super().__init__(model, beta, sampler=sampler, X_pending=X_pending)
-
-    def _of_samples(self) -> OfSamples:
-        return partial(_bound, width=self.beta_prime)
-
-    def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
-        return shift + scale * value
-
-
-class ClosedLogExpectedImprovement(_FromSamples, qLogExpectedImprovement):
-    """`qLogExpectedImprovement` with value and gradient in closed form.
-
-    Improvements are smoothed over a width of `TAU_RELU` in the units that the model has now.
-
-    Args:
-        model: A surrogate of one output.
-        best_f: Best value so far, raw.
-        sampler: Sampler of the base samples.
-        X_pending: ``n' x d`` raw points under evaluation.
-    """
-
-    best_f: Tensor
-
-    def __init__(
-        self,
-        model: GaussianModel,
-        best_f: float | Tensor,
-        sampler: MCSampler | None = None,
-        X_pending: Tensor | None = None,
-    ) -> None:
-        self.width = TAU_RELU * shift_and_scale(model)[1]
-        about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
-        super().__init__(model, best_f, tau_relu=self.width, **about)
-
-    def _of_samples(self) -> OfSamples | None:
-        if self.best_f.numel() > 1:
-            return None
-        width = self.width / shift_and_scale(self.model)[1]
-        return partial(_log_improvement, best=_in_units(self.best_f, self.model), width=width)
-
-    def _raw(self, value: Tensor, shift: float, scale: float) -> Tensor:
-        return value + math.log(scale)
+    @concatenate_pending_points
+    @t_batch_mode_transform()  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """Values at ``batch x q x d`` raw points, ``batch``."""
+        scale = shift_and_scale(self.model)[1]
+        best, width = _in_units(cast(Tensor, self.best_f), self.model), self.tau_relu / scale
+        reduce = partial(_log_improvement, best=best, width=width)
+        return _value_of_samples(self, X, reduce) + math.log(scale)
 
 
 class ClosedExpectedImprovement(ExpectedImprovement):
-    """`ExpectedImprovement` with value and gradient in closed form, or else by autograd.
+    """`ExpectedImprovement` of a surrogate's outcome, with value and gradient in closed form.
 
     The smallest variance is 1e-12 in the units of the model, where BoTorch's is in raw units.
-
-    Args:
-        model: A surrogate of one output.
-        best_f: Best value so far, raw.
     """
 
-    best_f: Tensor
-
-    def __init__(self, model: GaussianModel, best_f: float | Tensor) -> None:
-        super().__init__(model, best_f)
-        legacy_ei_numerics_warning(ExpectedImprovement.__name__)
-
+    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Values at ``batch x 1 x d`` raw points, ``batch``."""
-        if self.best_f.numel() > 1 or not scales(self.model):
-            return cast(Tensor, super().forward(X))
-        process = cast(GaussianModel, self.model).process()
-        value = cast(Tensor, self._closed(X, process=process))  # type: ignore[call-arg]
-        return value * shift_and_scale(self.model)[1]
-
-    @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
-    def _closed(self: Any, X: Tensor, process: PosteriorProcess) -> Tensor:
-        improvement = partial(_improvement, best=_in_units(self.best_f, self.model))
-        if _few(X) and process.has_moments:
-            return _value(self.model, process, X, improvement)
-        f = process.at(self.model.transformed(X))
-        value = improvement(f.mean[..., 0, :], f.variance()[..., 0, :, None], False)[0]
-        return value.to(X)
+        improvement = partial(_improvement, best=_in_units(cast(Tensor, self.best_f), self.model))
+        return _value(self.model, X, improvement) * shift_and_scale(self.model)[1]
 
 
 # -- a surrogate's posterior ------------------------------------------------------------------
 
 
-def _process_of(model: Model) -> PosteriorProcess | None:
-    """The model's process if it provides moments and raw outcomes are its, shifted and scaled."""
-    if not scales(model):
-        return None
-    process = cast(GaussianModel, model).process()
-    return process if process.has_moments else None
+def _value_of_samples(acqf: Any, X: Tensor, reduce: OfSamples) -> Tensor:
+    """Values of a function of samples at raw points, in the units of the model."""
+    return _value(acqf.model, X, partial(_sampled, base=_drawn(acqf.sampler, X), reduce=reduce))
 
 
-def _few(X: Tensor, pending: Tensor | None = None) -> bool:
-    """Whether X is a tensor of few enough points."""
-    if not (X.ndim >= 2 and X.is_floating_point() and X.numel()):
-        return False
-    return X.shape[-2] + (0 if pending is None else pending.shape[-2]) <= MOST
-
-
-def _value(model: Model, process: PosteriorProcess, X: Tensor, reduce: OfMoments) -> Tensor:
-    """Values at raw points, in the dtype of X."""
-    value: Tensor = _Value.apply(cast(GaussianModel, model).transformed(X), process, reduce)
+def _value(model: Model, X: Tensor, reduce: OfMoments) -> Tensor:
+    """Values at raw points, in the dtype of X; by autograd of many, or without moments."""
+    surrogate = cast(GaussianModel, model)
+    process, Z = surrogate.process(), surrogate.transformed(X)
+    evaluated = _Value.apply if process.has_moments and X.shape[-2] <= MOST else _traced
+    value: Tensor = evaluated(Z, process, reduce)
     return value.to(X)
 
 
@@ -231,16 +138,10 @@ class _Value(torch.autograd.Function):
     """A function of the moments at points ``batch x q x d``, as a single autograd node."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        X: Tensor,
-        process: PosteriorProcess,
-        reduce: OfMoments,
-    ) -> Tensor:
+    def forward(ctx: Any, X: Tensor, process: PosteriorProcess, reduce: OfMoments) -> Tensor:
         slopes = ctx.needs_input_grad[0]
-        moments = process.moments(X, slopes=slopes)
-        value, gradients = reduce(moments.mean, moments.covariance, slopes)
-        ctx.moments, ctx.gradients = moments, gradients
+        ctx.moments = process.moments(X, slopes=slopes)
+        value, ctx.gradients = reduce(ctx.moments.mean, ctx.moments.covariance, slopes)
         ctx.save_for_backward(X)
         ctx.traced = partial(_traced, process=process, reduce=reduce)
         return value
@@ -345,13 +246,6 @@ def _log_improvement(
 
 
 # -- base samples ------------------------------------------------------------------------------
-
-
-def _drawable(sampler: MCSampler | None) -> bool:
-    """Whether the sampler's base samples are one set for all batches."""
-    if not isinstance(sampler, SobolQMCNormalSampler | IIDNormalSampler):
-        return False
-    return len(sampler.sample_shape) == 1 and not hasattr(sampler, "batch_range_override")
 
 
 def _drawn(sampler: Any, X: Tensor) -> Tensor:

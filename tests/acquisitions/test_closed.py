@@ -17,7 +17,6 @@ from botorch.exceptions.warnings import NumericsWarning
 from botorch.models.transforms import Log, Standardize
 from botorch.models.transforms.input import Log10, Normalize
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
-from botorch.sampling.stochastic_samplers import StochasticSampler
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
@@ -235,6 +234,8 @@ def test_models_without_the_closed_form_get_botorchs_class() -> None:
     ):
         assert type(build("qucb", model)) is qUpperConfidenceBound
     assert type(build("ei", model, best_f=0.0)) is ExpectedImprovement
+    several = torch.tensor([BEST, 7.0]).double()
+    assert type(build("qlogei", surrogate("matrix"), best_f=several)) is qLogExpectedImprovement
 
 
 def test_expected_improvement_of_any_family_is_botorchs() -> None:
@@ -259,23 +260,14 @@ def test_values_in_any_unit(family: type, name: str) -> None:
         torch.testing.assert_close(other, found[0], rtol=1e-9, atol=1e-11)
 
 
-def test_what_is_not_covered_goes_botorchs_way() -> None:
-    model, shape, value = surrogate("matrix"), torch.Size([4, 8]), acquisitions.closed._value
-    several = torch.tensor([BEST, 7.0]).double()
-    exact = ExactGP(X, Y, bounds=BOUNDS)
-    sobol = SobolQMCNormalSampler(torch.Size([64]), seed=0)
-    with calls_of(value) as calls:
-        for sampler in (None, IIDNormalSampler(shape, seed=0), StochasticSampler(torch.Size([64]))):
-            assert ClosedUpperConfidenceBound(model, 4.0, sampler)(points(2, 2)).shape == (2,)
-        many = build("qucb", model, seed=3)(points(1, 70))
-        build("qlogei", model, best_f=several)(points(2, 2))
-        ClosedUpperConfidenceBound(exact, 4.0, sobol)(points(2, 2))
-    assert not calls
-    torch.testing.assert_close(many, plain("qucb", model)(points(1, 70)), rtol=1e-8, atol=0.0)
-    iid = ClosedUpperConfidenceBound(model, 4.0, IIDNormalSampler(torch.Size([64]), seed=0))
-    with calls_of(value) as calls:
-        iid(points(2, 2))
-    assert len(calls) == 1
+def test_many_points_and_families_without_moments_have_botorchs_values() -> None:
+    many = surrogate("matrix"), points(1, 70)
+    exact = ExactGP(X, Y, bounds=BOUNDS), points(2, 2)
+    for model, Z in (many, exact):
+        sampler = SobolQMCNormalSampler(torch.Size([128]), seed=3)
+        check_same([ClosedUpperConfidenceBound(model, 4.0, sampler), plain("qucb", model)], Z)
+    iid = ClosedUpperConfidenceBound(many[0], 4.0, IIDNormalSampler(torch.Size([64]), seed=0))
+    assert iid(points(2, 2)).shape == (2,)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
