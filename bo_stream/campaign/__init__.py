@@ -7,8 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bo_stream.campaign.callbacks import Callback
-    from bo_stream.campaign.campaign import Campaign
+    from bo_stream.campaign.campaign import Callback, Campaign
     from bo_stream.campaign.effort import FitPolicy
     from bo_stream.campaign.space import Box, Pool
 
@@ -16,7 +15,7 @@ __all__ = ["Box", "Callback", "Campaign", "FitPolicy", "Pool"]
 
 _MODULES = {
     "Box": "space",
-    "Callback": "callbacks",
+    "Callback": "campaign",
     "Campaign": "campaign",
     "FitPolicy": "effort",
     "Pool": "space",

@@ -6,48 +6,74 @@ proposals follow from the events, so that a killed process loses nothing.
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from html import escape
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
 import pandas as pd
 import torch
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign import figures
-from bo_stream.campaign.callbacks import Callback
+from bo_stream.campaign import changes, figures, results
+from bo_stream.campaign import history as events
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.changes import (
-    GivenParts,
-    continued,
-    replayed,
-    stored_settings,
-)
+from bo_stream.campaign.changes import GivenParts, continued, replayed, stored_settings
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.evaluation.runner import run_campaign
+from bo_stream.campaign.frames import (
+    Columns,
+    far_outcomes,
+    find_trials,
+    inputs_frame,
+    parse_ids,
+    read_amended,
+    read_new_trials,
+    read_told,
+    trials_frame,
+)
+from bo_stream.campaign.history import ENQUEUED, Decision, Event, NewTrials, Trial, TrialHistory
+from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures, Goals
+from bo_stream.campaign.proposer import propose
 from bo_stream.campaign.proposing.proposals import AcquisitionBuilder
-from bo_stream.campaign.results import CampaignResults
 from bo_stream.campaign.settings import NamedChoice, Noise, Settings
 from bo_stream.campaign.space import Box, Space
 from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
-from bo_stream.errors import BoStreamError, StateError
+from bo_stream.errors import BoStreamError, BudgetError, InputError, StateError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Campaign"]
+__all__ = ["Callback", "Campaign"]
 
 LATEST = 10
 """Number of trials that a notebook shows."""
 
 
-class Campaign(CampaignResults):
+class Callback:
+    """Three hooks that a campaign calls after its store was updated. Override those you need.
+
+    An exception in a hook reaches the caller and leaves the campaign consistent.
+    """
+
+    def after_ask(self, campaign: Campaign, frame: pd.DataFrame) -> None:
+        """Called after trials were proposed, with the frame that `ask` returns."""
+
+    def after_tell(self, campaign: Campaign, frame: pd.DataFrame) -> None:
+        """Called after outcomes were told or trials failed, with these trials as in `trials`."""
+
+    def at_end(self, campaign: Campaign) -> None:
+        """Called when `run` has used up its budget, or was interrupted."""
+
+
+class Campaign:
     """Measurements towards a goal, with trials as rows of pandas frames.
 
     A campaign whose name is in the store already is continued: its trials, seed and surrogate are
@@ -157,7 +183,7 @@ class Campaign(CampaignResults):
             "reference": reference,
         }
         settings = Settings.from_arguments(space, goal, budget=budget, **options)
-        opened, name, changes = open_store(store), name or "campaign", 0
+        opened, name, changed = open_store(store), name or "campaign", 0
         stored = stored_settings(opened, name)
         if stored is None:
             settings.check_names()
@@ -169,11 +195,11 @@ class Campaign(CampaignResults):
                     raise
         if stored is not None:
             given = [key for key, value in options.items() if value is not None]
-            settings, changes = continued(settings, *stored, name, given), len(stored[1])
+            settings, changed = continued(settings, *stored, name, given), len(stored[1])
         make = surrogate if callable(surrogate) and settings.surrogate is None else None
         build = acquisition if callable(acquisition) and settings.acquisition is None else None
         parts = GivenParts(settings, make, build, constraints)
-        self._begin(opened, name, parts, changes, callbacks)
+        self._begin(opened, name, parts, changed, callbacks)
 
     @classmethod
     def resume(
@@ -216,9 +242,9 @@ class Campaign(CampaignResults):
 
     def __repr__(self) -> str:
         budget = "" if self.budget is None else f" of {self.budget}"
-        told = self.history.num_told
-        inputs = ", ".join(self.space.names)
-        return f"<Campaign {self.name!r}: {figures.goal(self)} over {inputs}; {told}{budget} told>"
+        told = self.ledger.refresh().num_told
+        about = f"{figures.goal(self.settings)} over {', '.join(self.space.names)}"
+        return f"<Campaign {self.ledger.name!r}: {about}; {told}{budget} told>"
 
     def _repr_html_(self) -> str:
         """The campaign in a notebook: its goal, and the latest trials."""
@@ -226,7 +252,7 @@ class Campaign(CampaignResults):
         return f"<p>{escape(repr(self))}</p>{shown.to_html()}"
 
     def _begin(
-        self, store: Store, name: str, given: GivenParts, changes: int, hooks: Sequence[Callback]
+        self, store: Store, name: str, given: GivenParts, changed: int, hooks: Sequence[Callback]
     ) -> None:
         s = given.settings
         if (wrong := s.clash) is not None:  # a campaign of an earlier release
@@ -248,8 +274,259 @@ class Campaign(CampaignResults):
                 f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
             ) from error
         like = torch.empty(0, dtype=torch.float64)
-        parts = given.stages, like, given.constraints
-        super().__init__(CampaignState(store, name, s, changes, *parts), hooks)
+        self.ledger, self._callbacks = Ledger(store, name, s, changed), tuple(hooks)
+        self.state = CampaignState(self.ledger, given.stages, like, given.constraints)
+        self.state.sync()
+
+    @property
+    def settings(self) -> Settings:
+        """The current settings."""
+        return self.ledger.settings
+
+    @property
+    def space(self) -> Space:
+        """Where the campaign may measure."""
+        return self.settings.space
+
+    @property
+    def budget(self) -> int | None:
+        """Number of trials in all that this process keeps to; None: no limit."""
+        return self.ledger.budget
+
+    @budget.setter
+    def budget(self, trials: int | None) -> None:
+        self.ledger.budget = trials
+
+    @property
+    def remaining(self) -> float:
+        """Number of trials left in the budget; infinite without a budget.
+
+        All trials count: those with an outcome, running ones and failed ones.
+        """
+        return _left(self.budget, self.ledger.refresh())
+
+    @property
+    def model(self) -> StreamingGP | None:
+        """The surrogate of outcomes to be maximised, over inputs as the space encodes them.
+
+        Of counts it is a `CountGP`, of several outcomes a model list of BoTorch with an output for
+        each, of which larger ones are better. None before it is built.
+        """
+        return self.state.model
+
+    @property
+    def decision(self) -> Decision:
+        """The acquisition function of the latest trials, and why it was chosen."""
+        return self.ledger.refresh().decision or self.state.current.usual_decision
+
+    # -- ask and tell ----------------------------------------------------------------------------
+
+    def ask(self, q: int = 1, *, by: str | None = None, budget: int | None = None) -> pd.DataFrame:
+        """Propose the next trials. They are in the store, as running trials, on return.
+
+        Trials that were enqueued come first. Where outcomes are exact (``noise="none"``), no
+        setting is proposed twice while there are others.
+
+        Cost: maximising the acquisition function, and a fit where the schedule plans one.
+
+        Args:
+            q: Number of trials. The last batch of a budget may be smaller.
+            by: Identifier of the program that evaluates them.
+            budget: Number of trials in all, in place of the campaign's budget. It is kept to
+                exactly, whatever other processes ask for.
+
+        Returns:
+            Inputs in the user's units, with the place in a pool; the index is the trial's id.
+
+        Raises:
+            InputError: for an invalid q, or if a pool has fewer places left.
+            BudgetError: if the budget is used up.
+        """
+        if isinstance(q, bool) or not isinstance(q, int | np.integer) or q < 1:
+            raise InputError("q, an integer of 1 or more", repr(q), "Ask for one trial or more.")
+        ids = self._propose(int(q), by, budget)
+        while ids is None:
+            ids = self._propose(int(q), by, budget)
+        return self._asked(ids)
+
+    def enqueue(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Add running trials of one's own choice.
+
+        They are the next ones that `ask` returns and `run` evaluates, unless they are told before.
+
+        Args:
+            frame: Inputs in the user's units; in a pool, alternatively a column ``place``.
+
+        Returns:
+            As `ask`.
+
+        Raises:
+            InputError, BoundsError: for an invalid frame.
+        """
+
+        def enqueued(history: TrialHistory) -> Event:
+            inputs, places = read_new_trials(self._columns.spelled(frame), self.space, history)
+            return events.asked_event(history, (), NewTrials(inputs, places), ENQUEUED)
+
+        event = self._record(enqueued)
+        return self._asked([row[0] for row in event["trials"]])
+
+    def tell(self, frame: pd.DataFrame) -> None:
+        """Record outcomes of trials, of part of a batch, or of data that were not asked for.
+
+        They are in the store, durably, on return. An outcome that is told twice is recorded once,
+        if its row has the trial's id or a key. A warning names outcomes that are hundreds of
+        interquartile ranges away from the others.
+
+        Args:
+            frame: A column ``y``, and a column ``yvar`` (noise variance of each outcome) for all
+                outcomes of a campaign or for none; for counts, their columns instead (rows without
+                a count, and of 0 of 0, are left out with a warning). For outcomes
+                of other names, these columns, and ``yield_var`` for the variances of ``yield``; of
+                several, some may be told later: a trial is running until it has all. Rows of
+                trials have the trial's id in the index, as returned by `ask`, or in a column
+                ``trial``; other rows have the inputs. An index without the name ``trial`` that is
+                no plain range has ids only if the inputs, where there are some, are those of these
+                trials. Inputs in rows of trials may differ from
+                those asked for by up to a tenth of their range: they are what was done. A column
+                ``key`` names measurements that were not asked for, and a column ``note`` has notes.
+
+        Raises:
+            InputError, BoundsError, NoiseError: for an invalid frame.
+            StateError: for an outcome that contradicts one told before; `amend` corrects it.
+        """
+
+        def told(history: TrialHistory) -> Event | None:
+            event = read_told(frame, self._columns, history)
+            return event and self._in_parts(history, event)
+
+        ids = events.changed_ids(self._record(told))
+        counts = self.settings.counts is not None
+        if not counts and (far := far_outcomes(self.ledger.history, ids)):
+            warnings.warn(
+                f"The outcomes of trials {', '.join(map(str, far))} are hundreds of interquartile "
+                "ranges away from the others. Mistakes are corrected by amend() or withdraw().",
+                stacklevel=2,
+            )
+
+    def fail(self, ids: Any, reason: str) -> None:
+        """Give up trials. Their points are not proposed again.
+
+        Their outcomes may still be told later.
+
+        Args:
+            ids: One trial id or several.
+            reason: Why they gave no outcome.
+
+        Raises:
+            InputError: for unknown ids.
+            StateError: for trials that have an outcome or were withdrawn.
+        """
+        wanted = parse_ids(ids, reason)
+
+        def failed(history: TrialHistory) -> Event | None:
+            trials = find_trials(wanted, history)
+            done = [trial.id for trial in trials if trial.status in ("told", "withdrawn")]
+            if done:
+                raise StateError(
+                    "trials without an outcome",
+                    f"{done}, told before",
+                    "Leave them out, or withdraw() them.",
+                )
+            new = [(trial.id, reason) for trial in trials if trial.status == "running"]
+            return events.failed_event(new) if new else None
+
+        self._record(failed)
+
+    def amend(self, frame: pd.DataFrame) -> None:
+        """Correct outcomes that were told. The old ones are kept in the store.
+
+        The surrogate follows: it has learned from the corrected outcomes only, and keeps its
+        hyperparameters until the next fit. A withdrawn trial that is amended is told again.
+
+        Args:
+            frame: The columns of the outcome that are to be corrected (``y``, ``yvar``, or those of
+                counts or of outcomes with names), with the trial's id in the index or in a column
+                ``trial``. A column ``note`` replaces notes.
+
+        Raises:
+            InputError, NoiseError: for an invalid frame.
+            StateError: for trials without an outcome.
+        """
+
+        def amended(history: TrialHistory) -> Event | None:
+            event = read_amended(frame, self._columns, history)
+            return event and self._in_parts(history, event)
+
+        self._record(amended)
+
+    def withdraw(self, ids: Any, reason: str) -> None:
+        """Remove trials from what is learned.
+
+        They stay in the store and in `trials`, with the status ``withdrawn`` and the reason, and
+        count in the budget. Their place in a pool may be measured again. Trials without an outcome
+        may be withdrawn, too. `amend` takes a trial back.
+
+        Args:
+            ids: One trial id or several.
+            reason: Why nothing is to be learned from them.
+
+        Raises:
+            InputError: for unknown ids.
+        """
+        wanted = parse_ids(ids, reason)
+
+        def withdrawn(history: TrialHistory) -> Event | None:
+            trials = find_trials(wanted, history)
+            new = [(trial.id, reason) for trial in trials if trial.status != "withdrawn"]
+            return events.withdrawn_event(history, new) if new else None
+
+        self._record(withdrawn)
+
+    def widen(self, bounds: Mapping[str, tuple[float, float]]) -> None:
+        """Widen the bounds of some inputs. The surrogate is built anew over the wider box.
+
+        Args:
+            bounds: New lower and upper bounds by the name of the input; they contain the old ones.
+
+        Raises:
+            InputError, BoundsError: for unknown inputs or invalid bounds.
+            UnsupportedError: in a pool.
+        """
+        self._change(lambda _: changes.widened(self.settings, bounds))
+
+    # -- settings that change --------------------------------------------------------------------
+
+    def change(
+        self,
+        *,
+        surrogate: NamedChoice | None = None,
+        acquisition: NamedChoice | None = None,
+        budget: int | None = None,
+        fit: FitPolicy | None = None,
+        failures: Failures | None = None,
+    ) -> None:
+        """Change settings from now on, in all processes.
+
+        Another surrogate is built from all outcomes. An acquisition function and a schedule of fits
+        that were chosen for the surrogate of before are chosen again.
+
+        Args:
+            surrogate: Name of a family, or a mapping of its name and options.
+            acquisition: Name of an acquisition function, or a mapping of its name and options.
+            budget: Number of trials in all, those of before included.
+            fit: When hyperparameters are fitted.
+            failures: What failed trials are, those of before included.
+
+        Raises:
+            InputError: for invalid settings, or if none is given.
+        """
+        given = (surrogate, acquisition, budget, fit, failures)
+
+        def changed(history: TrialHistory) -> Settings:
+            return changes.changed(self.settings, *given, len(history.trials))
+
+        self._change(changed)
 
     def run(
         self,
@@ -311,8 +588,126 @@ class Campaign(CampaignResults):
                 fail with the same error.
             ImportError: for ``workers`` without loky.
         """
-        run_campaign(self, objective, budget, executor, q, workers, timeout, seconds)
+
+        def ended() -> None:
+            for callback in self._callbacks:
+                callback.at_end(self)
+
+        run_campaign(self, objective, budget, executor, q, workers, timeout, seconds, ended)
         return self.trials()
+
+    def trials(self) -> pd.DataFrame:
+        """Every trial: inputs, outcome, status and reason.
+
+        The status is ``running``, ``told``, ``failed`` or ``withdrawn``.
+
+        Counts are shown in their columns; their outcome ``y`` is the observed prevalence or rate.
+        """
+        return results.trials(self._synced())
+
+    def running(self) -> pd.DataFrame:
+        """Running trials as `ask` returned them: those whose outcome is still to be told."""
+        return inputs_frame(self.ledger.refresh().with_status("running"), self.space)
+
+    def best(self) -> pd.Series[Any]:
+        """The best outcome so far with its inputs; the Series' name is the trial's id.
+
+        With constraints on outcomes, it is the best one that satisfies them.
+
+        Raises:
+            StateError: before the first outcome, or the first that satisfies the constraints.
+            UnsupportedError: if the goal is ``learn``, or for several objectives.
+        """
+        return results.best(self._synced())
+
+    def front(self, of: Literal["trials", "model"] = "trials", feasible: float = 0.95) -> Any:
+        """What is not dominated: no other is better in one objective and as good in all.
+
+        Args:
+            of: ``trials`` for the outcomes that were told, of those that satisfy all constraints;
+                ``model`` for settings by their posterior means, over the whole space.
+            feasible: For ``model``: the least probability that all constraints hold.
+
+        Returns:
+            Trials as `trials` lists them, with the id as index; or settings as `recommend` does.
+            The first objective orders them.
+
+        Raises:
+            InputError: for an invalid argument.
+            StateError: for ``model``, before there are enough outcomes for a surrogate.
+            UnsupportedError: with one objective.
+        """
+        return results.front(self._synced(), of, feasible)
+
+    def hypervolume(self) -> tuple[float, dict[str, float]] | None:
+        """Hypervolume of `front`, and the outcomes that it is measured from.
+
+        This point is the campaign's reference, or a tenth of the front's range worse than the worst
+        of every objective on it.
+        None before there is a trial on the front.
+
+        Raises:
+            UnsupportedError: with one objective.
+        """
+        return results.hypervolume(self._synced())
+
+    def recommend(self, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
+        """The settings to use by what is known now, in order of preference.
+
+        One that was not measured is recommended only if its noiseless outcome is better than those
+        of the best measured ones with probability .9, by their joint posterior. Otherwise it is
+        the measured one of the best posterior mean; unlike `best`, one lucky outcome does not
+        decide, but the best trial's setting stays unless the other is better with probability .7.
+        In a box, from 200 outcomes on, the first is that of a polynomial fitted to them,
+        where that is known better. Of several objectives they are settings on the front, spread by
+        hypervolume: measured ones, and others that no measured one is as good as with probability
+        .9.
+
+        Args:
+            n: Number of settings. In a box, they differ by a twentieth of the width in some input.
+            feasible: With constraints on outcomes: the least probability that all of them hold. If
+                no setting reaches it, the most probable one is recommended.
+
+        Returns:
+            Inputs in the user's units (and the place, in a pool), posterior ``mean`` and standard
+            deviation ``sd`` of the noiseless outcome, and its 90 % interval, ``lower`` to
+            ``upper``. ``gain`` is what may still be had: the expected difference between the best
+            noiseless outcome and the one here, over joint samples at the best settings so far and
+            at maximisers of functions drawn from the posterior; in each sample it counts as at most
+            the range of the outcomes. With constraints on outcomes,
+            ``gain`` is the expected improvement over this mean, times the probability of
+            feasibility, at the one setting where it is largest; of several objectives, likewise
+            the expected gain of hypervolume over the model's front. The columns of several outcomes
+            have their names before them, as in ``purity_mean``; ``feasible`` is the probability
+            that all constraints on outcomes hold, and that the trial does not fail.
+
+        Raises:
+            InputError: for an invalid argument.
+            StateError: before there are enough outcomes for a surrogate.
+            UnsupportedError: if the goal is ``learn``.
+        """
+        return results.recommend(self._synced(), n, feasible)
+
+    def predict(self, frame: pd.DataFrame, *, noise: bool = False) -> pd.DataFrame:
+        """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
+
+        Up to 200 outcomes they are averages over kernels that the outcomes leave possible. Of
+        several outcomes, the columns are those of `recommend`. Of counts: those of the
+        prevalence or rate of the smooth surface, without the variation between surveys of one
+        place, and a 90 % interval, ``lower`` to ``upper``.
+
+        Args:
+            frame: Inputs in the user's units.
+            noise: Whether of an outcome as it would be measured, with the typical noise; then also
+                its 90 % interval, ``lower`` to ``upper``. What the surrogate cannot explain is
+                noise to it: told outcomes are compared with this.
+
+        Raises:
+            StateError: before there are enough outcomes for a surrogate.
+            InputError, BoundsError: for invalid inputs.
+            UnsupportedError: for noise of counts or of several outcomes.
+        """
+        return results.predict(self._synced(), frame, noise=noise)
 
     def plot(self, title: str | None = None, optimum: float | None = None) -> Figure:
         """A picture of all outcomes and the best so far, or of the front of several objectives.
@@ -328,7 +723,105 @@ class Campaign(CampaignResults):
             StateError: before the first outcome.
             ImportError: without matplotlib.
         """
-        if len(self._outcomes.goals) > 1:
-            return figures.front(self)
-        usual = self.settings.column if self.counts is None else self.counts.label
-        return figures.outcomes(self, title or usual, optimum)
+        if len(self.settings.outcomes.goals) > 1:
+            return figures.front(self._synced())
+        return figures.outcomes(self._synced(), title, optimum)
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    @property
+    def _columns(self) -> Columns:
+        return Columns(self.space, self.state.outcomes, self.settings.counts)
+
+    def _synced(self) -> CampaignState:
+        """The current state, with what is new in the store."""
+        self.state.sync()
+        return self.state
+
+    def _in_parts(self, history: TrialHistory, event: Event) -> Event:
+        """An event of telling or amending: of several outcomes, with outcomes by column."""
+        named = self.settings.outcomes
+        return events.told_in_parts(history, event, named.complete) if named.several else event
+
+    def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event:
+        """Store the event that follows from the latest history, and follow it.
+
+        Callbacks are called with the trials that it tells, amends, fails or withdraws.
+        """
+        event = self.ledger.record(event_after)
+        self.state.follow()
+        ids = events.changed_ids(event)
+        if self._callbacks and ids:
+            trials = [self.ledger.history.trials[id] for id in ids]
+            frame = trials_frame(trials, self._columns)
+            for callback in self._callbacks:
+                callback.after_tell(self, frame.copy())
+        return event
+
+    def _change(self, changed: Callable[[TrialHistory], Settings]) -> None:
+        """Store changed settings, if they can be used."""
+
+        def event(history: TrialHistory) -> Event | None:
+            settings = changed(history)
+            self.state.stages_of(settings)  # or refuse
+            return events.changed_event(self.settings.to_dict(), settings.to_dict())
+
+        self._record(event)
+
+    def _propose(self, q: int, by: str | None, budget: int | None) -> list[int] | None:
+        """Ids of trials that are now running; None if another process has changed something."""
+        self.state.sync()
+        before = self.ledger.history
+        enqueued = before.enqueued[:q]
+        proposal, count = None, q - len(enqueued)
+        if count:
+            count = self._within_budget(count, before, budget, refuse=not enqueued)
+        if count:
+            self.state.update(count)
+            proposal = propose(self.state, count)
+
+        def asked(history: TrialHistory) -> Event | None:
+            if _overtaken(before, history, enqueued):
+                return None
+            return events.asked_event(history, enqueued, proposal, by)
+
+        if not self._record(asked):
+            return None
+        return [*(trial.id for trial in enqueued), *before.next_ids(count)]
+
+    def _within_budget(
+        self, q: int, history: TrialHistory, budget: int | None, refuse: bool
+    ) -> int:
+        """How many of q trials the budget allows; none are refused."""
+        budget = self.budget if budget is None else budget
+        remaining = _left(budget, history)
+        if remaining <= 0 and refuse:
+            raise BudgetError(
+                f"fewer trials in campaign {self.ledger.name!r} than its budget of {budget}",
+                f"{len(history.trials)}",
+                "The budget is used up. Ask while campaign.remaining > 0, or raise the budget.",
+            )
+        return int(min(q, remaining))
+
+    def _asked(self, ids: Iterable[int]) -> pd.DataFrame:
+        """Trials as a frame, after the callbacks were called with them."""
+        frame = inputs_frame([self.ledger.history.trials[id] for id in ids], self.space)
+        for callback in self._callbacks:
+            callback.after_ask(self, frame.copy())
+        return frame
+
+
+def _left(budget: int | None, history: TrialHistory) -> float:
+    """Number of trials left in a budget; infinite without one."""
+    return math.inf if budget is None else max(budget - len(history.trials), 0)
+
+
+def _overtaken(before: TrialHistory, now: TrialHistory, enqueued: Sequence[Trial]) -> bool:
+    """Whether another process has asked or changed something since a proposal was made."""
+    waiting = {trial.id for trial in now.enqueued}
+    return (
+        now.told.revision > before.told.revision
+        or len(now.changes) > len(before.changes)
+        or len(now.trials) > len(before.trials)
+        or any(trial.id not in waiting for trial in enqueued)
+    )

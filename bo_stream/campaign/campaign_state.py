@@ -18,17 +18,16 @@ from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.changes import replayed
 from bo_stream.campaign.history import Log, Trial, TrialHistory
 from bo_stream.campaign.learner import Learner, Stage, chosen_points, falling_back
+from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
 from bo_stream.campaign.outcomes.outcomes import COMPLETED, COMPLETION_NOISE
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.recommendation import region_of_best
-from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space.feasible import InputConstraint
-from bo_stream.campaign.storage.store import Snapshot, Store
+from bo_stream.campaign.storage.store import Snapshot
 from bo_stream.errors import StateError, UnsupportedError
 
 __all__ = ["CampaignState"]
@@ -40,10 +39,7 @@ class CampaignState:
     """Trials, settings and surrogates of a campaign, synchronised with its store.
 
     Args:
-        store: Where events and snapshots are kept; it has the campaign.
-        name: Name of the campaign.
-        settings: Its settings, in which ``changes`` are taken into account.
-        changes: Number of changes of settings in the store so far.
+        ledger: Its trials and settings.
         stages_of: The surrogate and what chooses trials, by settings.
         like: A tensor of the dtype and device to use.
         constraints: The callables among the constraints.
@@ -53,75 +49,53 @@ class CampaignState:
         named: The outcomes.
         feasible: Where trials may be proposed.
         stages: What chooses trials, in the order of their starts.
-        budget: Number of trials in all; None: no limit.
-        history: All trials.
         learners: The surrogate of every outcome, by column.
         region: Where some trials are drawn: about the recommended point of the latest fit.
     """
 
     def __init__(
         self,
-        store: Store,
-        name: str,
-        settings: Settings,
-        changes: int,
+        ledger: Ledger,
         stages_of: Callable[[Settings], Sequence[Stage]],
         like: Tensor,
         constraints: Sequence[InputConstraint] = (),
     ) -> None:
-        self.store, self.name, self.settings, self.like = store, name, settings, like
-        self.stages_of, self._constraints, self._applied = stages_of, constraints, changes
-        self.history, self.budget = TrialHistory(), settings.budget
+        self.ledger, self.store, self.like = ledger, ledger.store, like
+        self.stages_of, self._constraints = stages_of, constraints
         self.region: Tensor | None = None
         self._begin()
         self._prepare()
 
     # -- following the store ---------------------------------------------------------------------
 
-    def sync(self, row: Row) -> None:
-        """Read what is new in the store: snapshots of other processes, then events.
-
-        Args:
-            row: Receives the seconds.
-        """
-        if self.store.durable and self.store.newest_snapshot(self.name) > self._snapshot:
+    def sync(self) -> None:
+        """Read what is new in the store: snapshots of other processes, then events."""
+        if self.store.durable and self.store.newest_snapshot(self.ledger.name) > self._snapshot:
             self._load_snapshot()
-        events = self.store.events_since(self.name, self.history.num_events)
-        self.follow(self.history.extended(events), row)
+        self.ledger.refresh()
+        self.follow()
 
-    def follow(self, history: TrialHistory, row: Row) -> None:
-        """Move on to a later history, and let the surrogates observe the new outcomes.
-
-        Args:
-            history: The current history or a later one.
-            row: Receives the seconds.
-        """
-        self.configure(history)
-        self.history = history
-        due = [self._follow(column, one, row) for column, one in self.learners.items()]
+    def follow(self) -> None:
+        """Take over changed settings, and let the surrogates observe the new outcomes."""
+        if self.settings is not self.ledger.settings:
+            if self.settings.failures != self.ledger.settings.failures:
+                self._begin()
+            self._prepare()
+        due = [self._follow(column, one) for column, one in self.learners.items()]
         if any(due):
-            self._save_snapshot(row)
+            self._save_snapshot()
 
-    def configure(self, history: TrialHistory) -> None:
-        """Take over the settings that were changed before a history ends."""
-        new = history.changes[self._applied :]
-        if not new:
-            return
-        failures = self.settings.failures
-        self.settings = replayed(self.settings, new)
-        self._applied = len(history.changes)
-        if any("budget" in change for change in new):
-            self.budget = self.settings.budget
-        if self.settings.failures != failures:
-            self._begin()
-        self._prepare()
-
-    def update(self, row: Row, q: int = 1) -> None:
+    def update(self, q: int = 1) -> None:
         """Build or fit every surrogate for which that is due, for the choice of so many trials."""
-        changed = [one.update(one.data, one.data.batches, row, q) for one in self.used]
+        changed = [one.update(one.data, one.data.batches, self.ledger.row, q) for one in self.used]
         if any(changed):
-            self.region = self._region(row)
-            self._save_snapshot(row)
+            self.region = self._region()
+            self._save_snapshot()
+
+    @property
+    def history(self) -> TrialHistory:
+        """The trials, as last read."""
+        return self.ledger.history
 
     # -- what is known now -----------------------------------------------------------------------
 
@@ -170,6 +144,11 @@ class CampaignState:
         return self.stages[min(len(self.stages) - 1, *(one.number for one in self.used))]
 
     @property
+    def current(self) -> Settings:
+        """The settings in use now: a campaign without a budget begins as a small one."""
+        return self.settings.at(self.stage.start)
+
+    @property
     def fitted(self) -> int:
         """Number of outcomes at the last fit, of the outcome for which it is smallest."""
         return min(one.fitted for one in self.used)
@@ -208,7 +187,8 @@ class CampaignState:
 
     def _prepare(self) -> None:
         """Take over the current settings."""
-        settings, self.outcomes = self.settings, self.settings.outcomes
+        self.settings = settings = self.ledger.settings
+        self.outcomes = settings.outcomes
         self._joint = self.outcomes.joint
         self.feasible = settings.feasible(self._constraints)
         self.stages = self.stages_of(settings)
@@ -222,7 +202,7 @@ class CampaignState:
             else:
                 self.learners[column] = Learner(self.stages, bounds, *given)
 
-    def _follow(self, column: str, learner: Learner, row: Row) -> bool:
+    def _follow(self, column: str, learner: Learner) -> bool:
         """Let a surrogate observe its new outcomes; whether it is to be saved."""
         log, data = self._log(column), learner.data
         if data.revision < log.revision:  # all outcomes are collected again
@@ -231,7 +211,7 @@ class CampaignState:
         if new:
             found = self._tensors(column, chain.from_iterable(new))
             data = data.extended(*found, batches=len(new))
-        revised = learner.follow(data, log, row)
+        revised = learner.follow(data, log, self.ledger.row)
         if revised:
             self.region = None
         unsaved = learner.num_observed - learner.saved
@@ -263,23 +243,23 @@ class CampaignState:
         """Values as a column, ``n x 1``."""
         return torch.tensor(values, dtype=torch.float64).reshape(-1, 1).to(self.like)
 
-    def _region(self, row: Row) -> Tensor | None:
+    def _region(self) -> Tensor | None:
         """The region of the recommended point, if a polynomial found it."""
         one = self.only
         if one is None or one.model is None or not self.stage.samples:
             return None
         guard = falling_back(NO_REGION, allowed=self.stage.named, checked=True)
-        with row.timed("acquisition_seconds"), guard:
+        with self.ledger.row.timed("acquisition_seconds"), guard:
             return region_of_best(one.model, self.feasible, one.data)
         return None
 
     # -- snapshots -------------------------------------------------------------------------------
 
-    def _save_snapshot(self, row: Row) -> None:
+    def _save_snapshot(self) -> None:
         """Save all surrogates: that of one outcome as it is, those of several as parts."""
         if not self.store.durable:
             return
-        with row.timed("store_seconds"):
+        with self.ledger.row.timed("store_seconds"):
             parts: dict[str, dict[str, Any]] = {}
             contents = b""
             for column, one in self.learners.items():
@@ -303,7 +283,7 @@ class CampaignState:
                 region = None if self.region is None else self.region.tolist()
                 saved = {**next(iter(parts.values())), "region": region}
             try:
-                self._snapshot = self.store.save_snapshot(self.name, saved, contents)
+                self._snapshot = self.store.save_snapshot(self.ledger.name, saved, contents)
             except StateError as error:  # such as a full disk, after the outcomes were stored
                 warnings.warn(
                     f"The surrogate was not saved; no outcome is lost. {error}", stacklevel=4
@@ -313,8 +293,8 @@ class CampaignState:
 
     def _load_snapshot(self) -> None:
         """Load the newest readable snapshot; without one, the surrogates are built again."""
-        newest = self.store.newest_snapshot(self.name)
-        for snapshot in self.store.snapshots(self.name):
+        newest = self.store.newest_snapshot(self.ledger.name)
+        for snapshot in self.store.snapshots(self.ledger.name):
             if ("parts" in snapshot.about) != self._joint:  # before failures were changed
                 continue
             try:
@@ -322,8 +302,8 @@ class CampaignState:
                 break
             except Exception as error:  # of another release: anything may be missing
                 warnings.warn(
-                    f"Snapshot {snapshot.number} of the surrogate of campaign {self.name!r} cannot "
-                    "be used. No outcome is lost: the surrogate is restored from an earlier "
+                    f"Snapshot {snapshot.number} of the surrogate of campaign {self.ledger.name!r} "
+                    "cannot be used. No outcome is lost: the surrogate is restored from an earlier "
                     f"snapshot or built again from all outcomes. {error}",
                     stacklevel=4,
                 )

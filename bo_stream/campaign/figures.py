@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
+from bo_stream.campaign import results
+from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.outcomes.outcomes import noise_column
+from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box, Pool, Space
 from bo_stream.campaign.space.inputs import Range
 from bo_stream.errors import InputError, StateError
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from bo_stream.campaign.results import CampaignResults
 
 __all__ = [
     "front",
@@ -45,52 +47,52 @@ def label(space: Space, name: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def goal(campaign: CampaignResults) -> str:
+def goal(settings: Settings) -> str:
     """The goal, or goals by outcome, and the constraints."""
-    s = campaign.settings
-    goals = s.outcomes.goals.items()
+    goals = settings.outcomes.goals.items()
     text = ", ".join(one if column == "y" else f"{one} {column}" for column, one in goals)
-    limits = [constraint for constraint in s.constraints if constraint]
+    limits = [constraint for constraint in settings.constraints if constraint]
     return f"{text}, with {' and '.join(limits)}" if limits else text
 
 
-def is_single(campaign: CampaignResults) -> bool:
+def is_single(settings: Settings) -> bool:
     """Whether a campaign optimises one objective."""
-    return campaign.goal != "learn" and isinstance(campaign.goal, str)
+    return settings.goal != "learn" and isinstance(settings.goal, str)
 
 
-def in_unit(campaign: CampaignResults, frame: pd.DataFrame) -> pd.DataFrame:
+def in_unit(settings: Settings, frame: pd.DataFrame) -> pd.DataFrame:
     """Trials or predictions in the unit of the outcome's label: a prevalence in percent.
 
     The only objective is then in the column ``y``, whatever its name.
     """
-    if campaign.counts is None:
-        column = campaign.settings.column
+    counts = settings.counts
+    if counts is None:
+        column = settings.column
         return frame.rename(columns={column: "y", noise_column(column): "yvar"})
     shown = [name for name in ("y", "mean", "sd", "lower", "upper") if name in frame]
-    return frame.assign(**{name: campaign.counts.factor * frame[name] for name in shown})
+    return frame.assign(**{name: counts.factor * frame[name] for name in shown})
 
 
-def reference_trial(campaign: CampaignResults) -> tuple[pd.Series[Any], str]:
+def reference_trial(state: CampaignState) -> tuple[pd.Series[Any], str]:
     """The trial that slices go through, in the unit of the label, and its description: the best
     outcome so far, or the last one if there is no best.
     """
-    told = _told(campaign)
-    if is_single(campaign) and campaign.settings.outcomes.feasible(campaign.told()).any():
-        id, which = int(str(campaign.best().name)), "the best outcome so far"
+    told = _told(state)
+    if is_single(state.settings) and state.settings.outcomes.feasible(results.told(state)).any():
+        id, which = int(str(results.best(state).name)), "the best outcome so far"
     else:
         id, which = int(told.index[-1]), "the last outcome"
     return cast("pd.Series[Any]", told.loc[id]), f"{which} (trial {id})"
 
 
 def outcomes(
-    campaign: CampaignResults, title: str = "outcome", optimum: float | None = None
+    state: CampaignState, title: str | None = None, optimum: float | None = None
 ) -> Figure:
     """The outcome of every trial, and the best so far.
 
     Args:
-        campaign: A campaign with one outcome.
-        title: Label of the outcome.
+        state: That of a campaign with one outcome.
+        title: Label of the outcome; by default its column, or what counts tell.
         optimum: The best possible outcome, if known.
 
     Raises:
@@ -98,18 +100,19 @@ def outcomes(
     """
     from matplotlib.ticker import MaxNLocator
 
-    told, trials = _told(campaign), campaign.trials()
+    told, trials = _told(state), results.trials(state)
+    settings, counts = state.settings, state.settings.counts
     figure, (ax,) = _panels(1)
     ax.plot(told.index, told["y"], "o", markersize=4, color="tab:blue", label="outcome")
     if "yvar" in told:
         bars = told["yvar"] ** 0.5
         ax.errorbar(told.index, told["y"], bars, fmt="none", color="tab:blue", alpha=0.5)
-    if campaign.goal != "learn":
-        kept = told["y"].where(campaign.settings.outcomes.feasible(campaign.told()))
-        best = kept.cummin() if campaign.goal == "minimise" else kept.cummax()
+    if state.settings.goal != "learn":
+        kept = told["y"].where(state.settings.outcomes.feasible(results.told(state)))
+        best = kept.cummin() if state.settings.goal == "minimise" else kept.cummax()
         ax.step(told.index, best, where="post", color="tab:red", label="best so far")
     if optimum is not None:
-        factor = 1.0 if campaign.counts is None else campaign.counts.factor
+        factor = 1.0 if counts is None else counts.factor
         ax.axhline(factor * optimum, color="black", linestyle="--", label="optimum")
     for status, mark in (("failed", "x"), ("running", "|")):
         ids = trials.index[trials["status"] == status]
@@ -117,20 +120,21 @@ def outcomes(
             bottom = ax.get_xaxis_transform()  # heights are fractions of the panel
             ax.plot(ids, [0.02] * len(ids), mark, color="black", transform=bottom, label=status)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set(xlabel="trial", ylabel=title)
+    usual = settings.column if counts is None else counts.label
+    ax.set(xlabel="trial", ylabel=title or usual)
     ax.legend(fontsize=8)
     return figure
 
 
-def front(campaign: CampaignResults) -> Figure:
+def front(state: CampaignState) -> Figure:
     """The first of several objectives against each of the others.
 
     Raises:
         StateError: before the first outcomes.
     """
-    told, best = _told(campaign), campaign.front()
-    feasible = campaign.settings.outcomes.feasible(told)
-    first, *others = campaign.settings.outcomes.objectives
+    told, best = _told(state), results.front(state)
+    feasible = state.settings.outcomes.feasible(told)
+    first, *others = state.settings.outcomes.objectives
     figure, panels = _panels(len(others))
     for ax, other in zip(panels, others, strict=True):
         good, bad = told[feasible], told[~feasible]
@@ -143,24 +147,24 @@ def front(campaign: CampaignResults) -> Figure:
     return figure
 
 
-def slices(campaign: CampaignResults, title: str = "outcome", most: int = 1000) -> Figure:
+def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Figure:
     """The prediction along each input, with the other inputs at those of `reference_trial`.
 
     Args:
-        campaign: A campaign with a surrogate.
+        state: That of a campaign with a surrogate.
         title: Label of the outcome.
         most: Maximum number of outcomes beside a slice, the last ones.
     """
-    centre, _ = reference_trial(campaign)
-    names, latest = list(campaign.space.names), _told(campaign).tail(most)
+    centre, _ = reference_trial(state)
+    names, latest = list(state.settings.space.names), _told(state).tail(most)
     figure, panels = _panels(len(names))
     for ax, name in zip(panels, names, strict=True):
-        x = _along(campaign.space, name, FINE)
+        x = _along(state.settings.space, name, FINE)
         frame = pd.DataFrame({n: [centre[n]] * len(x) for n in names} | {name: x})
-        found = in_unit(campaign, campaign.predict(frame))
+        found = in_unit(state.settings, results.predict(state, frame))
         mean, sd = found["mean"], found["sd"]
         low, high = found.get("lower", mean - 2.0 * sd), found.get("upper", mean + 2.0 * sd)
-        if isinstance(_kind(campaign.space, name), Range):
+        if isinstance(_kind(state.settings.space, name), Range):
             ax.plot(x, mean, color="tab:blue")
             ax.fill_between(x, low, high, color="tab:blue", alpha=0.2, linewidth=0)
         else:
@@ -168,13 +172,13 @@ def slices(campaign: CampaignResults, title: str = "outcome", most: int = 1000) 
             ax.errorbar(x, mean, bars, fmt="o", color="tab:blue", ecolor="lightblue")
         ax.plot(latest[name], latest["y"], "o", markersize=3, color="grey", alpha=0.6)
         ax.plot([centre[name]], [centre["y"]], "*", markersize=12, color="tab:red")
-        ax.set(xlabel=label(campaign.space, name), ylabel=title)
-        _scale(ax.set_xscale, campaign.space, name)
+        ax.set(xlabel=label(state.settings.space, name), ylabel=title)
+        _scale(ax.set_xscale, state.settings.space, name)
     return figure
 
 
 def maps(
-    campaign: CampaignResults,
+    state: CampaignState,
     title: str = "outcome",
     following: pd.DataFrame | None = None,
     most: int | None = None,
@@ -185,7 +189,7 @@ def maps(
     of the next ones if they are given. Of counts they show the smooth surface.
 
     Args:
-        campaign: A campaign over two numeric inputs, with a surrogate.
+        state: That of a campaign over two numeric inputs, with a surrogate.
         title: Label of the outcome.
         following: The next trials.
         most: Maximum number of places drawn of a pool; None for all.
@@ -193,7 +197,7 @@ def maps(
     Raises:
         InputError: for other inputs.
     """
-    space = campaign.space
+    space = state.settings.space
     if space.dim != 2 or space.categories:
         raise InputError(
             "two numeric inputs",
@@ -203,11 +207,11 @@ def maps(
     places = _places(space)
     every = 1 if most is None else -(-len(places) // most)
     places = places.iloc[::every]
-    found = in_unit(campaign, campaign.predict(places))
+    found = in_unit(state.settings, results.predict(state, places))
     x, y = space.names
-    of = "" if campaign.counts is None else ", smooth surface"
+    of = "" if state.settings.counts is None else ", smooth surface"
     figure, panels = _panels(2)
-    trials = campaign.trials()
+    trials = results.trials(state)
     marks: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
         "measured": (trials[trials["status"] == "told"], {"color": "black", "edgecolors": "white"}),
         "running": (
@@ -215,8 +219,8 @@ def maps(
             {"marker": "D", "facecolors": "none", "edgecolors": "red"},
         ),
     }
-    if is_single(campaign):
-        best = reference_trial(campaign)[0].to_frame().T
+    if is_single(state.settings):
+        best = reference_trial(state)[0].to_frame().T
         marks["best"] = (best, {"marker": "*", "s": 140, "color": "white", "edgecolors": "black"})
     if following is not None:
         marks["next"] = (following, {"marker": "D", "color": "tab:red", "edgecolors": "white"})
@@ -244,16 +248,16 @@ def maps(
     return figure
 
 
-def _told(campaign: CampaignResults) -> pd.DataFrame:
+def _told(state: CampaignState) -> pd.DataFrame:
     """Trials with outcomes, in the unit of the label.
 
     Raises:
         StateError: if there is none.
     """
-    trials = in_unit(campaign, campaign.trials())
+    trials = in_unit(state.settings, results.trials(state))
     told = trials[trials["status"] == "told"]
     if not len(told):
-        raise StateError("a campaign with outcomes", f"none in {campaign.name!r}", "Tell some.")
+        raise StateError("a campaign with outcomes", f"none in {state.ledger.name!r}", "Tell some.")
     return told
 
 

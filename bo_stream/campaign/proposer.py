@@ -13,7 +13,6 @@ from bo_stream.campaign.history import Decision, NewTrials, TrialHistory
 from bo_stream.campaign.proposing.proposals import ProposalContext, initial_design
 from bo_stream.campaign.proposing.rules import MeasuredChoice
 from bo_stream.campaign.randomness import proposing
-from bo_stream.campaign.records import Row
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError
@@ -21,7 +20,7 @@ from bo_stream.errors import InputError
 __all__ = ["available_places", "propose"]
 
 
-def propose(state: CampaignState, q: int, row: Row) -> NewTrials:
+def propose(state: CampaignState, q: int) -> NewTrials:
     """The next trials: points chosen ahead while there are enough, otherwise a new choice.
 
     They are the same ones for the same state. After a fit there is a new choice, too.
@@ -29,7 +28,6 @@ def propose(state: CampaignState, q: int, row: Row) -> NewTrials:
     Args:
         state: Current state of the campaign.
         q: Number of trials.
-        row: Receives ``acquisition_seconds``.
 
     Raises:
         InputError: if a pool has fewer places left.
@@ -48,7 +46,7 @@ def propose(state: CampaignState, q: int, row: Row) -> NewTrials:
     decision: Decision | None = None
     seconds: float | None = None
     seeded = proposing(s.seed, history.num_asks, state.like.device)
-    with seeded, row.timed("acquisition_seconds"):
+    with seeded, state.ledger.row.timed("acquisition_seconds"):
         model, rule, chosen = state.model, state.stage.rule, None
         if model is not None:
             begin = time.perf_counter()

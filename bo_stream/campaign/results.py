@@ -15,16 +15,16 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.ask_tell import AskTell
-from bo_stream.campaign.history import Decision
+from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.frames import Columns, trials_frame
 from bo_stream.campaign.outcomes.count import latent_surrogate
 from bo_stream.campaign.outcomes.front import (
     OutcomePredictions,
-    hypervolume,
     reference_of,
     searched,
     spread_out,
 )
+from bo_stream.campaign.outcomes.front import hypervolume as measured_volume
 from bo_stream.campaign.outcomes.observations import PartlyObserved
 from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.recommendation import (
@@ -42,7 +42,16 @@ from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.scores import OutcomeDistribution, outcome_distribution
 from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["CampaignResults"]
+__all__ = [
+    "best",
+    "front",
+    "hypervolume",
+    "predict",
+    "recommend",
+    "told",
+    "trials",
+    "winsorised",
+]
 
 INTERVAL = (0.05, 0.95)
 """Levels of the interval of a recommendation."""
@@ -54,296 +63,206 @@ BOXES = 256
 """Number of boxes of hypervolume that are integrated at once."""
 
 
-class CampaignResults(AskTell):
-    """A campaign and what follows from its outcomes; see `bo_stream.Campaign`."""
+def trials(state: CampaignState) -> pd.DataFrame:
+    """Every trial; see `bo_stream.Campaign.trials`."""
+    columns = Columns(state.settings.space, state.outcomes, state.settings.counts)
+    return trials_frame(list(state.history.trials), columns)
 
-    @property
-    def model(self) -> StreamingGP | None:
-        """The surrogate of outcomes to be maximised, over inputs as the space encodes them.
 
-        Of counts it is a `CountGP`, of several outcomes a model list of BoTorch with an output for
-        each, of which larger ones are better. None before it is built.
-        """
-        return self._state.model
+def told(state: CampaignState) -> pd.DataFrame:
+    """Trials with all of their outcomes, as `trials` lists them."""
+    found = trials(state).query("status == 'told'")
+    return found.drop(columns=["status", "ask", "reason"])
 
-    @property
-    def behind(self) -> bool:
-        """Whether outcomes are further from the predictions than the predictions promise."""
-        return self._state.behind
 
-    @property
-    def decision(self) -> Decision:
-        """The acquisition function of the latest trials, and why it was chosen."""
-        return self.history.decision or self.current.usual_decision
+def best(state: CampaignState) -> pd.Series[Any]:
+    """The best outcome so far; see `bo_stream.Campaign.best`."""
+    settings, outcomes = state.settings, state.outcomes
+    _check_optimises(settings)
+    if len(outcomes.goals) > 1:
+        raise UnsupportedError("one objective", ", ".join(outcomes.goals), "Use front().")
+    known = told(state)
+    if not len(known):
+        raise StateError("at least one outcome", "none", "Tell some first.")
+    frame = known[outcomes.feasible(known)]
+    if not settings.space.is_continuous:
+        frame = frame.astype(object)  # so that integers stay integers
+    if not len(frame):
+        raise StateError(
+            "an outcome that satisfies the constraints",
+            f"{len(known)} that do not",
+            "Tell more first. See recommend() for the most probable setting.",
+        )
+    values = frame[settings.column].to_numpy(np.float64)
+    return frame.iloc[int((settings.sign * values).argmax())]
 
-    @property
-    def current(self) -> Settings:
-        """The settings in use now: a campaign without a budget begins as a small one."""
-        return self.settings.at(self._state.stage.start)
 
-    def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y (to be maximised) and Yvar of all outcomes, in the order they were told.
+def front(
+    state: CampaignState, of: Literal["trials", "model"] = "trials", feasible: float = 0.95
+) -> pd.DataFrame:
+    """What is not dominated; see `bo_stream.Campaign.front`."""
+    if len(state.outcomes.goals) < 2:
+        raise UnsupportedError("several objectives", "one", "Use best() or recommend().")
+    if of not in ("trials", "model"):
+        raise InputError("'trials' or 'model'", repr(of), "Choose one.")
+    if of == "model":
+        return _recommended(state, None, feasible)
+    return _front_of(told(state), state.outcomes)
 
-        Of counts: X, counts, and trials or exposures. Of several outcomes: those of trials that
-        have some, NaN where one is missing, and no variances.
-        """
-        self._sync()
-        data = self._state.observations
-        if isinstance(data, PartlyObserved):
-            return data.X, data.Y, None
-        return data.X, data.Y, data.Yvar
 
-    def told(self) -> pd.DataFrame:
-        """Trials with all of their outcomes, as `trials` lists them."""
-        told = self.trials().query("status == 'told'")
-        return told.drop(columns=["status", "ask", "reason"])
+def hypervolume(state: CampaignState) -> tuple[float, dict[str, float]] | None:
+    """Hypervolume of `front`; see `bo_stream.Campaign.hypervolume`."""
+    found, outcomes = front(state), state.outcomes
+    if not len(found):
+        return None
+    volume, reference = measured_volume(torch.from_numpy(outcomes.signed(found)), outcomes)
+    signs = [outcomes.sign(column) for column in outcomes.objectives]
+    point = [sign * bound for sign, bound in zip(signs, reference.tolist(), strict=True)]
+    return volume, dict(zip(outcomes.objectives, point, strict=True))
 
-    def best(self) -> pd.Series[Any]:
-        """The best outcome so far with its inputs; the Series' name is the trial's id.
 
-        With constraints on outcomes, it is the best one that satisfies them.
+def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
+    """The settings to use by what is known now; see `bo_stream.Campaign.recommend`."""
+    if type(n) is not int or n < 1:
+        raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
+    _check_optimises(state.settings)
+    if state.only is None:
+        return _recommended(state, n, feasible)
+    model, data = _current_model(state), state.only.data
+    latent, kernels = latent_surrogate(model), (state.only.ensemble, state.only.kernels())
 
-        Raises:
-            StateError: before the first outcome, or the first that satisfies the constraints.
-            UnsupportedError: if the goal is ``learn``, or for several objectives.
-        """
-        self._check_optimises("Use predict(frame).")
-        if len(self._outcomes.goals) > 1:
-            raise UnsupportedError("one objective", ", ".join(self._outcomes.goals), "Use front().")
-        told = self.told()
-        if not len(told):
-            raise StateError("at least one outcome", "none", "Tell some first.")
-        frame = told[self._outcomes.feasible(told)]
-        if not self.space.is_continuous:
-            frame = frame.astype(object)  # so that integers stay integers
-        if not len(frame):
-            raise StateError(
-                "an outcome that satisfies the constraints",
-                f"{len(told)} that do not",
-                "Tell more first. See recommend() for the most probable setting.",
-            )
-        values = frame[self.settings.column].to_numpy(np.float64)
-        return frame.iloc[int((self.settings.sign * values).argmax())]
+    def means(X: Tensor) -> Tensor:
+        return _distribution(state, model, X).mean
 
-    def front(self, of: Literal["trials", "model"] = "trials", feasible: float = 0.95) -> Any:
-        """What is not dominated: no other is better in one objective and as good in all.
+    chosen = recommended(latent, state.feasible, data, means, kernels, n)
+    frame, X = _settings_at(state, chosen)
+    here = _distribution(state, model, X)
+    found = gains_ahead(latent, state.feasible, data, kernels[1], here.outcome, X)
+    shown = _summary(here, state.settings.sign, interval=True)
+    return frame.assign(**shown, gain=found.numpy())
 
-        Args:
-            of: ``trials`` for the outcomes that were told, of those that satisfy all constraints;
-                ``model`` for settings by their posterior means, over the whole space.
-            feasible: For ``model``: the least probability that all constraints hold.
 
-        Returns:
-            Trials as `trials` lists them, with the id as index; or settings as `recommend` does.
-            The first objective orders them.
+def predict(state: CampaignState, frame: pd.DataFrame, *, noise: bool = False) -> pd.DataFrame:
+    """Predictions at settings; see `bo_stream.Campaign.predict`."""
+    X = _encoded(state, state.settings.space.values(frame))
+    model, counts = _current_model(state), state.settings.counts is not None
+    if noise and (counts or state.only is None):
+        raise UnsupportedError(
+            "one outcome that is no count", "counts or several outcomes", "Leave `noise` out."
+        )
+    if state.only is None:
+        return _predictions_of(_predictions(state), X, frame.index)
+    found = _distribution(state, model, X, noise)
+    shown = _summary(found, state.settings.sign, interval=noise or counts)
+    return pd.DataFrame(shown, frame.index)
 
-        Raises:
-            InputError: for an invalid argument.
-            StateError: for ``model``, before there are enough outcomes for a surrogate.
-            UnsupportedError: with one objective.
-        """
-        if len(self._outcomes.goals) < 2:
-            raise UnsupportedError("several objectives", "one", "Use best() or recommend().")
-        if of not in ("trials", "model"):
-            raise InputError("'trials' or 'model'", repr(of), "Choose one.")
-        if of == "model":
-            return self._recommended(self._current_model(), None, feasible)
-        return _front_of(self.told(), self._outcomes)
 
-    def hypervolume(self) -> tuple[float, dict[str, float]] | None:
-        """Hypervolume of `front`, and the outcomes that it is measured from.
+def winsorised(state: CampaignState) -> dict[str, tuple[float, int]]:
+    """For every outcome, the worst one that its surrogate learns and the number of told ones
+    beyond.
 
-        This point is the campaign's reference, or a tenth of the front's range worse than the worst
-        of every objective on it.
-        None before there is a trial on the front.
+    These are learned as if they were the limit, which is 20 spreads below the median, and set
+    again by every fit; `trials` keeps them as told. The limit is infinite without a spread, for
+    counts, and for the goal ``learn``.
+    """
+    found = {}
+    for column in state.outcomes.columns:
+        one = state.learners[column]
+        beyond = int((one.least > one.data.Y).sum())
+        found[column] = state.outcomes.sign(column) * one.least, beyond
+    return found
 
-        Raises:
-            UnsupportedError: with one objective.
-        """
-        front, outcomes = self.front(), self._outcomes
-        if not len(front):
-            return None
-        volume, reference = hypervolume(torch.from_numpy(outcomes.signed(front)), outcomes)
-        signs = [outcomes.sign(column) for column in outcomes.objectives]
-        point = [sign * bound for sign, bound in zip(signs, reference.tolist(), strict=True)]
-        return volume, dict(zip(outcomes.objectives, point, strict=True))
 
-    def recommend(self, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
-        """The settings to use by what is known now, in order of preference.
+# -- pieces --------------------------------------------------------------------------------------
 
-        One that was not measured is recommended only if its noiseless outcome is better than those
-        of the best measured ones with probability .9, by their joint posterior. Otherwise it is
-        the measured one of the best posterior mean; unlike `best`, one lucky outcome does not
-        decide, but the best trial's setting stays unless the other is better with probability .7.
-        In a box, from 200 outcomes on, the first is that of a polynomial fitted to them,
-        where that is known better. Of several objectives they are settings on the front, spread by
-        hypervolume: measured ones, and others that no measured one is as good as with probability
-        .9.
 
-        Args:
-            n: Number of settings. In a box, they differ by a twentieth of the width in some input.
-            feasible: With constraints on outcomes: the least probability that all of them hold. If
-                no setting reaches it, the most probable one is recommended.
+def _check_optimises(settings: Settings) -> None:
+    if settings.goal == "learn":
+        wanted = "the goal maximise or minimise"
+        raise UnsupportedError(wanted, "the goal learn", "Use predict(frame).")
 
-        Returns:
-            Inputs in the user's units (and the place, in a pool), posterior ``mean`` and standard
-            deviation ``sd`` of the noiseless outcome, and its 90 % interval, ``lower`` to
-            ``upper``. ``gain`` is what may still be had: the expected difference between the best
-            noiseless outcome and the one here, over joint samples at the best settings so far and
-            at maximisers of functions drawn from the posterior; in each sample it counts as at most
-            the range of the outcomes. With constraints on outcomes,
-            ``gain`` is the expected improvement over this mean, times the probability of
-            feasibility, at the one setting where it is largest; of several objectives, likewise
-            the expected gain of hypervolume over the model's front. The columns of several outcomes
-            have their names before them, as in ``purity_mean``; ``feasible`` is the probability
-            that all constraints on outcomes hold, and that the trial does not fail.
 
-        Raises:
-            InputError: for an invalid argument.
-            StateError: before there are enough outcomes for a surrogate.
-            UnsupportedError: if the goal is ``learn``.
-        """
-        if type(n) is not int or n < 1:
-            raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
-        self._check_optimises("Use predict(frame).")
-        model, state = self._current_model(), self._state
-        if state.only is None:
-            return self._recommended(model, n, feasible)
-        latent, data = latent_surrogate(model), state.only.data
+def _current_model(state: CampaignState) -> StreamingGP:
+    """The surrogate of all outcomes, built if it was not yet, or for fewer or equal ones."""
+    if state.unfitted:
+        state.update()
+    if state.model is None:
+        raise StateError(
+            f"{state.settings.initial} outcomes, to build a surrogate from",
+            f"{state.history.num_told}",
+            "Tell more first.",
+        )
+    return state.model
 
-        def means(X: Tensor) -> Tensor:
-            return self._distribution(model, X).mean
 
-        kernels = state.only.ensemble, state.only.kernels()
-        given = self.feasible, data, means, kernels
-        frame, X = self._settings_at(recommended(latent, *given, n))
-        here = self._distribution(model, X)
-        found = gains_ahead(latent, self.feasible, data, kernels[1], here.outcome, X)
-        shown = self._summary(here, interval=True)
-        return frame.assign(**shown, gain=found.numpy())
+def _predictions(state: CampaignState) -> OutcomePredictions:
+    return OutcomePredictions(cast(Any, _current_model(state)), state.outcomes)
 
-    def predict(self, frame: pd.DataFrame, *, noise: bool = False) -> pd.DataFrame:
-        """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
 
-        Up to 200 outcomes they are averages over kernels that the outcomes leave possible. Of
-        several outcomes, the columns are those of `recommend`. Of counts: those of the
-        prevalence or rate of the smooth surface, without the variation between surveys of one
-        place, and a 90 % interval, ``lower`` to ``upper``.
+def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFrame:
+    """Recommended settings by several outcomes; for None the model's front."""
+    if not 0.0 <= least <= 1.0:
+        raise InputError("feasible, a probability", repr(least), "For example 0.95.")
+    predictions, data = _predictions(state), cast(PartlyObserved, state.observations)
+    given = predictions, state.feasible, data, least
+    chosen = _front_points(*given) if n is None else _recommended_points(*given, n)
+    frame, X = _settings_at(state, chosen)
+    frame = pd.concat([frame, _predictions_of(predictions, X, frame.index, interval=True)], axis=1)
+    if n is None:
+        return frame
+    several = len(state.outcomes.goals) > 1
+    against = _settings_at(state, _front_points(*given))[1] if several else X
+    gains = _Gains(predictions, predictions.at(against).objectives)
+    found = largest_gains(gains, state.feasible, data.candidates())
+    return frame.assign(gain=found.expand(len(frame)).numpy())
 
-        Args:
-            frame: Inputs in the user's units.
-            noise: Whether of an outcome as it would be measured, with the typical noise; then also
-                its 90 % interval, ``lower`` to ``upper``. What the surrogate cannot explain is
-                noise to it: told outcomes are compared with this.
 
-        Raises:
-            StateError: before there are enough outcomes for a surrogate.
-            InputError, BoundsError: for invalid inputs.
-            UnsupportedError: for noise of counts or of several outcomes.
-        """
-        X = self._encoded(self.space.values(frame))
-        model = self._current_model()
-        several = self._state.only is None
-        if noise and (self.counts is not None or several):
-            raise UnsupportedError(
-                "one outcome that is no count", "counts or several outcomes", "Leave `noise` out."
-            )
-        if several:
-            return _predictions_of(self._predictions(model), X, frame.index)
-        found = self._distribution(model, X, noise)
-        interval = noise or self.counts is not None
-        return pd.DataFrame(self._summary(found, interval), frame.index)
+def _settings_at(state: CampaignState, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
+    """Settings at points of a box or rows of a pool: as a frame, and encoded."""
+    space = state.settings.space
+    shared = [name for name in space.names if name in state.outcomes.results]
+    if shared:  # a campaign of an earlier release
+        raise StateError(
+            "inputs whose names no column of results has",
+            ", ".join(shared),
+            "Use predict(frame), or tell the trials to a new campaign with other names.",
+        )
+    if isinstance(space, Pool):
+        values = space.decode(space.points[chosen])
+        frame = space.labelled(values)
+        frame.insert(0, "place", space.table.index[chosen.tolist()])
+        return frame, _encoded(state, values)
+    values = space.decode(chosen)
+    known = [trial for trial in state.history.trials if trial.status == "told"]
+    points = state.points(known).to(chosen)
+    for row, point in enumerate(chosen):  # a measured setting is the one of the trial
+        same = (points == point).all(-1)
+        if bool(same.any()):
+            values[row] = known[int(same.nonzero()[0])].inputs
+    return space.labelled(values), _encoded(state, values)
 
-    # -- pieces ----------------------------------------------------------------------------------
 
-    def _check_optimises(self, remedy: str) -> None:
-        if self.goal == "learn":
-            raise UnsupportedError("the goal maximise or minimise", "the goal learn", remedy)
+def _encoded(state: CampaignState, values: np.ndarray) -> Tensor:
+    return state.settings.space.encode(values).to(state.like)
 
-    @property
-    def _outcomes(self) -> OutcomeSet:
-        return self._state.outcomes
 
-    def _predictions(self, model: StreamingGP) -> OutcomePredictions:
-        return OutcomePredictions(cast(Any, model), self._outcomes)
+def _distribution(
+    state: CampaignState, model: StreamingGP, X: Tensor, noise: bool = False
+) -> OutcomeDistribution:
+    """The distribution of the only outcome, to be maximised; of counts the response."""
+    if isinstance(model, CountGP):
+        return model.response(X, nugget=False)
+    kernels = None if state.only is None else state.only.kernels()
+    return outcome_distribution(model, X, kernels, noise=noise)
 
-    def _recommended(self, model: StreamingGP, n: int | None, least: float) -> pd.DataFrame:
-        """Recommended settings by several outcomes; for None the model's front."""
-        if not 0.0 <= least <= 1.0:
-            raise InputError("feasible, a probability", repr(least), "For example 0.95.")
-        predictions = self._predictions(model)
-        data = cast(PartlyObserved, self._state.observations)
-        given = predictions, self.feasible, data, least
-        if n is None:
-            frame, X = self._settings_at(_front_points(*given))
-        else:
-            frame, X = self._settings_at(_recommended_points(*given, n))
-        frame = pd.concat([frame, _predictions_of(predictions, X, frame.index, INTERVAL)], axis=1)
-        if n is None:
-            return frame
-        several = len(self._outcomes.goals) > 1
-        against = self._settings_at(_front_points(*given))[1] if several else X
-        gains = _Gains(predictions, predictions.at(against).objectives)
-        found = largest_gains(gains, self.feasible, data.candidates())
-        return frame.assign(gain=found.expand(len(frame)).numpy())
 
-    def _settings_at(self, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
-        """Settings at points of a box or rows of a pool: as a frame, and encoded."""
-        space = self.space
-        shared = [name for name in space.names if name in self._outcomes.results]
-        if shared:  # a campaign of an earlier release
-            raise StateError(
-                "inputs whose names no column of results has",
-                ", ".join(shared),
-                "Use predict(frame), or tell the trials to a new campaign with other names.",
-            )
-        if isinstance(space, Pool):
-            values = space.decode(space.points[chosen])
-            frame = space.labelled(values)
-            frame.insert(0, "place", space.table.index[chosen.tolist()])
-            return frame, self._encoded(values)
-        values = space.decode(chosen)
-        trials = [trial for trial in self._state.history.trials if trial.status == "told"]
-        told = self._state.points(trials).to(chosen)
-        for row, point in enumerate(chosen):  # a measured setting is the one of the trial
-            same = (told == point).all(-1)
-            if bool(same.any()):
-                values[row] = trials[int(same.nonzero()[0])].inputs
-        return space.labelled(values), self._encoded(values)
-
-    def _encoded(self, values: np.ndarray) -> Tensor:
-        return self.space.encode(values).to(self._state.like)
-
-    def _distribution(
-        self, model: StreamingGP, X: Tensor, noise: bool = False
-    ) -> OutcomeDistribution:
-        """The distribution of the only outcome, to be maximised; of counts the response."""
-        if isinstance(model, CountGP):
-            return model.response(X, nugget=False)
-        kernels = None if self._state.only is None else self._state.only.kernels()
-        return outcome_distribution(model, X, kernels, noise=noise)
-
-    def _summary(self, found: OutcomeDistribution, interval: bool) -> dict[str, np.ndarray]:
-        """Mean, standard deviation, and perhaps an interval of the only outcome."""
-        sign = self.settings.sign
-        made = {"mean": (sign * found.mean).numpy(), "sd": found.sd.numpy()}
-        if interval:
-            ends = (sign * found.quantiles(INTERVAL)).sort(0).values
-            made["lower"], made["upper"] = ends.numpy()
-        return made
-
-    def _current_model(self) -> StreamingGP:
-        """The surrogate of all outcomes, built if it was not yet, or for fewer or equal ones."""
-        self._sync()
-        if self._state.unfitted:
-            self.update()
-        if self.model is None:
-            raise StateError(
-                f"{self.settings.initial} outcomes, to build a surrogate from",
-                f"{self._state.history.num_told}",
-                "Tell more first.",
-            )
-        return self.model
+def _summary(found: OutcomeDistribution, sign: float, interval: bool) -> dict[str, np.ndarray]:
+    """Mean, standard deviation, and perhaps an interval of an outcome, in the user's units."""
+    columns = {"mean": (sign * found.mean).numpy(), "sd": found.sd.numpy()}
+    if interval:
+        ends = (sign * found.quantiles(INTERVAL)).sort(0).values
+        columns["lower"], columns["upper"] = ends.numpy()
+    return columns
 
 
 def _front_of(told: pd.DataFrame, outcomes: OutcomeSet) -> pd.DataFrame:
@@ -358,7 +277,7 @@ def _predictions_of(
     predictions: OutcomePredictions,
     X: Tensor,
     index: Any,
-    interval: tuple[float, float] | None = None,
+    interval: bool = False,
 ) -> pd.DataFrame:
     """Means, standard deviations and probability of feasibility at points, in the user's units.
 
@@ -366,19 +285,17 @@ def _predictions_of(
         predictions: Predictions of all outcomes.
         X: ``n x d``.
         index: Index of the frame.
-        interval: Levels of the ends of an interval, if it is asked for.
+        interval: Whether to add intervals of the objectives.
     """
     outcomes, here = predictions.outcomes, predictions.at(X)
-    made: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     for j, (column, sign) in enumerate(zip(outcomes.columns, outcomes.signs, strict=True)):
-        start, found = "" if outcomes.objectives == [column] else f"{column}_", here.distribution(j)
-        made |= {f"{start}mean": (sign * found.mean).numpy(), f"{start}sd": found.sd.numpy()}
-        if interval is not None and column in outcomes.goals:
-            lower, upper = (sign * found.quantiles(interval)).sort(0).values.numpy()
-            made |= {f"{start}lower": lower, f"{start}upper": upper}
+        start = "" if outcomes.objectives == [column] else f"{column}_"
+        shown = _summary(here.distribution(j), sign, interval and column in outcomes.goals)
+        columns |= {f"{start}{name}": values for name, values in shown.items()}
     if outcomes.constraints or outcomes.completes:
-        made["feasible"] = here.feasible.numpy()
-    return pd.DataFrame(made, index)
+        columns["feasible"] = here.feasible.numpy()
+    return pd.DataFrame(columns, index)
 
 
 @torch.no_grad()

@@ -52,8 +52,8 @@ def campaign_page(
         optimum: The best possible outcome, if known.
         limits: Limits of the page's size.
     """
-    most = limits or PageLimits()
-    view = Campaign.resume(ReadOnlyStore(campaign.store, campaign.name), campaign.name)
+    most, ledger = limits or PageLimits(), campaign.ledger
+    view = Campaign.resume(ReadOnlyStore(ledger.store, ledger.name), ledger.name)
     view.budget = campaign.budget
     trials, running = view.trials(), view.running()
     try:
@@ -61,40 +61,42 @@ def campaign_page(
     except (BudgetError, InputError) as error:
         following, why = None, str(error)
     warning = "Outcomes are further from the predictions than the predictions promise."
-    state = {**summary, "warning": warning if view.behind else None}
+    state = {**summary, "warning": warning if view.state.behind else None}
     sections = [
         Section("Current state", tables=[facts("Current state", state)]),
         _next_trial(view, following, why),
         Section("Running trials", tables=[_listed(view, "Running trials", running.reset_index())]),
     ]
     told = trials["status"] == "told"
-    if told.any() and isinstance(view.goal, Mapping):
+    if told.any() and isinstance(view.settings.goal, Mapping):
         note = "Dots: outcomes; crosses: those that break a constraint; line: the front."
-        drawn = Picture("The front", note, figures.front(view))
+        drawn = Picture("The front", note, figures.front(view.state))
         sections.append(Section("The front", pictures=[drawn]))
     elif told.any():
         note = "Dots: outcomes; line: the best so far; at the bottom: failed and running trials."
-        drawn = Picture("Outcomes by trial", note, figures.outcomes(view, outcome, optimum))
+        drawn = Picture("Outcomes by trial", note, figures.outcomes(view.state, outcome, optimum))
         sections.append(Section("Outcomes", pictures=[drawn]))
-    if view.model is not None and told.any() and not isinstance(view.goal, Mapping):
-        where = figures.reference_trial(view)[1]
-        within = "two standard deviations" if view.counts is None else "90 % interval"
+    if view.model is not None and told.any() and not isinstance(view.settings.goal, Mapping):
+        where = figures.reference_trial(view.state)[1]
+        within = "two standard deviations" if view.settings.counts is None else "90 % interval"
         few = f"the last {most.outcomes}" if told.sum() > most.outcomes else "all"
         note = f"Mean and {within}; dots: {few} outcomes; star: {where}."
-        drawn = Picture(f"Through {where}", note, figures.slices(view, outcome, most.outcomes))
+        along = figures.slices(view.state, outcome, most.outcomes)
+        drawn = Picture(f"Through {where}", note, along)
         sections.append(Section("The model along each input", pictures=[drawn]))
         if view.space.dim == 2 and not view.space.categories:
             note = "Dots: measured; open diamonds: running; red diamond: the next trial."
-            note += " Star: the best." if figures.is_single(view) else ""
+            note += " Star: the best." if figures.is_single(view.settings) else ""
             if isinstance(view.space, Pool) and len(view.space.table) > most.places:
                 every = -(-len(view.space.table) // most.places)
                 note += f" One in {every} places is drawn."
-            over = figures.maps(view, outcome, following, most.places)
+            over = figures.maps(view.state, outcome, following, most.places)
             drawn = Picture(f"Prediction of {outcome}", note, over)
             sections.append(Section("Maps of the model", pictures=[drawn]))
-    sections += [_all_trials(view, figures.in_unit(view, trials), most.trials), _settings(view)]
+    listed = figures.in_unit(view.settings, trials)
+    sections += [_all_trials(view, listed, most.trials), _settings(view)]
     about = f"{summary['goal']}: {summary['trials']}"
-    return page(f"Campaign: {view.name}", about, sections)
+    return page(f"Campaign: {ledger.name}", about, sections)
 
 
 def _next_trial(campaign: Campaign, following: pd.DataFrame | None, why: str) -> Section:
@@ -108,7 +110,7 @@ def _next_trial(campaign: Campaign, following: pd.DataFrame | None, why: str) ->
         note += f" Until there are {wanted} outcomes, trials are spread over the space."
     else:
         predicted = campaign.predict(following[list(campaign.space.names)])
-        following = following.join(figures.in_unit(campaign, predicted))
+        following = following.join(figures.in_unit(campaign.settings, predicted))
     frame = following.rename(columns={"mean": "predicted mean", "sd": "standard deviation"})
     return Section(title, note, tables=[_listed(campaign, "The next trial", frame.reset_index())])
 
@@ -132,7 +134,7 @@ def _settings(campaign: Campaign) -> Section:
 
     s = campaign.settings
     settings: dict[str, Any] = {
-        "goal": figures.goal(campaign),
+        "goal": figures.goal(s),
         "surrogate": None if s.surrogate is None else describe(s.surrogate),
         "acquisition": None if s.acquisition is None else describe(s.acquisition),
         "seed": s.seed,

@@ -228,8 +228,8 @@ def tell(
     filled = ~blank.all(axis=1)
     reasons = frame.pop("reason") if "reason" in frame else pd.Series(None, frame.index)
     notes: list[str] = []
-    if campaign.counts is not None:
-        filled, notes = _with_counts(frame, campaign.counts, filled, reasons)
+    if campaign.settings.counts is not None:
+        filled, notes = _with_counts(frame, campaign.settings.counts, filled, reasons)
     given = (blank.any(axis=1) | ~filled) & reasons.notna() & frame["trial"].notna()
     why = zip(reasons[given], filled[given], strict=True)
     failed = dict(zip(_whole(frame["trial"][given], outcomes), why, strict=True))
@@ -238,7 +238,8 @@ def tell(
         told = frame[filled]
         campaign.tell(told.loc[:, told.notna().any() | (told.columns == "trial")])
     for id, (reason, partly) in failed.items():
-        if not partly or id in campaign.history.running:  # the others may be known from before
+        running = campaign.ledger.refresh().running
+        if not partly or id in running:  # the others may be known from before
             campaign.fail(id, reason)
     trials = campaign.trials()
     for note in notes:
@@ -275,11 +276,11 @@ def amend(
             f"{', '.join(map(str, frame.columns))}. Name the columns so."
         )
     filled = frame[~frame[given].isna().all(axis=1)]
-    before = campaign.history.trials
+    before = campaign.ledger.refresh().trials
     if len(filled):
         campaign.amend(filled.dropna(axis="columns", how="all"))
     print(f"Rows with a value: {len(filled)}; without: {len(frame) - len(filled)}.")
-    after = campaign.history.trials
+    after = campaign.ledger.refresh().trials
     corrected = [f"{id}" for id in filled["trial"] if before[int(id)] != after[int(id)]]
     print(f"Corrected trials: {', '.join(corrected) or 'none'}.")
 
@@ -373,7 +374,7 @@ def plot(
     from bo_stream.cli.formatting import count_by_status
 
     figure = campaign.plot(loaded.outcome, loaded.optimum)
-    figure.suptitle(f"{campaign.name}: {count_by_status(campaign.trials())}")
+    figure.suptitle(f"{campaign.ledger.name}: {count_by_status(campaign.trials())}")
     figure.savefig(out, dpi=110)
     print(f"Wrote {out}.")
 
@@ -405,8 +406,8 @@ def map_places(
             f"Expected a pool with two inputs; got {kind} with {space.dim} inputs: "
             f"{', '.join(space.names)}. Use bo-stream plot."
         )
-    figure = maps(campaign, loaded.outcome)
-    figure.suptitle(f"{campaign.name}: {len(space.table)} places")
+    figure = maps(campaign.state, loaded.outcome)
+    figure.suptitle(f"{campaign.ledger.name}: {len(space.table)} places")
     figure.savefig(out, dpi=110)
     print(f"Wrote {out}.")
     if csv is not None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bo_stream.campaign import results
 from bo_stream.campaign.figures import goal, is_single, label
 from bo_stream.campaign.outcomes.observations import SPREADS
 from bo_stream.errors import StateError
@@ -44,13 +45,13 @@ def as_json(value: Mapping[str, Any] | pd.DataFrame) -> str:
 def summary(loaded: LoadedCampaign) -> dict[str, str]:
     """Facts about the current state of a campaign, by name."""
     campaign = loaded.campaign
-    trials, family = campaign.trials(), campaign.current.surrogate
-    why, decision = campaign.current.why[0], campaign.decision
+    trials, family = campaign.trials(), campaign.state.current.surrogate
+    why, decision = campaign.state.current.why[0], campaign.decision
     left = regret(campaign, trials, loaded.optimum)
     learned = "infeasible: where trials fail is learned from the first failure on"
     facts = {
-        "campaign": f"{campaign.name} in {loaded.store}",
-        "goal": goal(campaign),
+        "campaign": f"{campaign.ledger.name} in {loaded.store}",
+        "goal": goal(campaign.settings),
         "inputs": ", ".join(label(campaign.space, n) for n in campaign.space.names),
         "surrogate": f"{'a callable' if family is None else family['name']}. {why}",
         "acquisition": f"{decision.acquisition}. {decision.why}",
@@ -69,7 +70,7 @@ def summary(loaded: LoadedCampaign) -> dict[str, str]:
 
 def front(campaign: Campaign) -> str | None:
     """Size and hypervolume of the front of several objectives; None before there is one."""
-    if not isinstance(campaign.goal, Mapping):
+    if not isinstance(campaign.settings.goal, Mapping):
         return None
     volume = campaign.hypervolume()
     if volume is None:
@@ -92,8 +93,8 @@ def far_off(campaign: Campaign) -> str | None:
     """Outcomes that are far from all others; None if there is none."""
     from bo_stream.campaign.frames import far_outcomes
 
-    history = campaign.history
-    far = far_outcomes(history) if campaign.counts is None else []
+    history = campaign.ledger.refresh()
+    far = far_outcomes(history) if campaign.settings.counts is None else []
     if not far:
         return None
     shown = ", ".join(f"{history.trials[id].y:.6g} (trial {id})" for id in far[:5])
@@ -115,7 +116,7 @@ def recommendation(campaign: Campaign, trials: pd.DataFrame) -> str | None:
     None before there is a surrogate.
     """
     told = int((trials["status"] == "told").sum())
-    if not is_single(campaign) or told < campaign.settings.initial:
+    if not is_single(campaign.settings) or told < campaign.settings.initial:
         return None
     try:
         row = campaign.recommend().iloc[0]
@@ -131,10 +132,10 @@ def recommendation(campaign: Campaign, trials: pd.DataFrame) -> str | None:
 
 def winsorised(campaign: Campaign) -> str | None:
     """The limits of what is learned, if outcomes are beyond; None otherwise."""
-    found = []
-    for name, (limit, number) in campaign.winsorised.items():
+    found, limits = [], results.winsorised(campaign.state)
+    for name, (limit, number) in limits.items():
         if number:
-            of = f" of {name}" if len(campaign.winsorised) > 1 else ""
+            of = f" of {name}" if len(limits) > 1 else ""
             values = f"1 outcome{of}" if number == 1 else f"{number} outcomes{of}"
             found.append(f"{values} beyond {limit:.6g}, {SPREADS:g} spreads from the median")
             found[-1] += f", as {limit:.6g}"
@@ -172,7 +173,7 @@ def table(campaign: Campaign, frame: pd.DataFrame) -> str:
 
 def _best(campaign: Campaign, trials: pd.DataFrame) -> pd.Series | None:
     told = trials[trials["status"] == "told"]
-    none = not is_single(campaign) or not campaign.settings.outcomes.feasible(told).any()
+    none = not is_single(campaign.settings) or not campaign.settings.outcomes.feasible(told).any()
     return None if none else campaign.best()
 
 

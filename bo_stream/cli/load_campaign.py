@@ -25,8 +25,7 @@ from bo_stream.cli.toml_reader import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bo_stream.campaign.callbacks import Callback
-    from bo_stream.campaign.campaign import Campaign
+    from bo_stream.campaign.campaign import Callback, Campaign
     from bo_stream.campaign.space import Space
     from bo_stream.cli.config import CampaignConfig, PoolFile
 
@@ -90,8 +89,8 @@ class LoadedCampaign:
     @property
     def outcome(self) -> str:
         """Name of the outcome, and its unit."""
-        if self.campaign.counts is not None:
-            return self.campaign.counts.label
+        if self.campaign.settings.counts is not None:
+            return self.campaign.settings.counts.label
         given = self.config.outcome if self.config else None
         return given if isinstance(given, str) else "outcome"
 

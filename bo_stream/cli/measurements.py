@@ -55,8 +55,8 @@ PLAIN = str.maketrans({chr(0xFF01 + i): chr(0x21 + i) for i in range(94)} | {"\u
 
 def outcome_columns(campaign: Campaign) -> list[str]:
     """The columns of an outcome."""
-    if campaign.counts is not None:
-        return campaign.counts.columns
+    if campaign.settings.counts is not None:
+        return campaign.settings.counts.columns
     return campaign.settings.outcomes.columns
 
 
@@ -73,7 +73,7 @@ def read_measurements(path: Path, campaign: Campaign) -> pd.DataFrame:
     from bo_stream.campaign.space import Pool
     from bo_stream.campaign.space.inputs import Category
 
-    space, counts = campaign.space, campaign.counts
+    space, counts = campaign.space, campaign.settings.counts
     outcomes = campaign.settings.outcomes.known_columns if counts is None else counts.columns
     kinds = space.kinds
     numeric = ["trial", *(one.name for one in kinds if not isinstance(one, Category)), *outcomes]

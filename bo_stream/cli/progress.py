@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from bo_stream.campaign.callbacks import Callback
+from bo_stream.campaign.campaign import Callback
 from bo_stream.cli.formatting import (
     best_trial,
     count_by_status,
@@ -105,7 +105,7 @@ class RunProgress(Callback):
         if left is not None:
             facts["regret"] = f"{left:.3g}"
         facts["time"] = f"{self._clock() - self._started:.0f} s"
-        if spent := seconds_by_part(campaign.row):
+        if spent := seconds_by_part(campaign.ledger.row):
             facts["of which"] = spent
         return facts
 

@@ -46,7 +46,7 @@ def measured(
         while told < count:
             campaign.tell(outcome(told))
             told += 1
-        campaign.update()
+        campaign.state.update()
         size = sum(part.stat().st_size for part in file.parent.glob(f"{file.name}*"))
         rows.append(resumes(url, count) | {"KiB": size / 1024})
         rows += tells(campaign, count, repetitions)
@@ -62,7 +62,7 @@ def resumes(url: str, count: int) -> dict[str, Any]:
         campaign = Campaign.resume(url, NAME)
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
-        fits += campaign.row["fit_evaluations"]
+        fits += campaign.ledger.row["fit_evaluations"]
         if campaign.model is None or campaign.model.num_observed != count:
             raise RuntimeError("the surrogate has not seen all outcomes")
     about = {"operation": "resume", "outcomes": count, "wall ms": ms(walls)}
@@ -74,12 +74,12 @@ def tells(campaign: Campaign, count: int, repetitions: int) -> list[dict[str, An
     walls, surrogate, cpus = [], [], []
     for i in range(repetitions):
         frame = outcome(count + i)
-        before = sum(campaign.row[name] for name in SPENT)
+        before = sum(campaign.ledger.row[name] for name in SPENT)
         wall, cpu = time.perf_counter(), time.process_time()
         campaign.tell(frame)
         cpus.append(time.process_time() - cpu)
         walls.append(time.perf_counter() - wall)
-        surrogate.append(sum(campaign.row[name] for name in SPENT) - before)
+        surrogate.append(sum(campaign.ledger.row[name] for name in SPENT) - before)
     top = [wall - part for wall, part in zip(walls, surrogate, strict=True)]
     parts = {"on top of the surrogate": top, "the surrogate's part": surrogate, "all of it": walls}
     rows = [

@@ -12,13 +12,14 @@ import re
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from concurrent import futures
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.ask_tell import AskTell
+from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.evaluation.evaluators import (
     Evaluator,
     Failed,
@@ -31,8 +32,10 @@ from bo_stream.campaign.evaluation.process_identity import has_died, run_id
 from bo_stream.campaign.evaluation.returned import read_returned
 from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.history import Trial
+from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.outcomes.outcomes import noise_column
+from bo_stream.campaign.proposer import available_places
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import BudgetError, InputError, StateError
 
@@ -50,6 +53,25 @@ LONGEST = 2000
 """Maximum number of characters of a reason: an error may quote all of its data."""
 
 NUMBERS = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+class RunningCampaign(Protocol):
+    """What a run needs of a `bo_stream.Campaign`: trials, and ways to ask for and tell them."""
+
+    ledger: Ledger
+    state: CampaignState
+
+    def ask(self, q: int = 1, *, by: str | None = None, budget: int | None = None) -> pd.DataFrame:
+        """Propose the next trials."""
+        ...
+
+    def tell(self, frame: pd.DataFrame) -> None:
+        """Record outcomes."""
+        ...
+
+    def fail(self, ids: int, reason: str) -> None:
+        """Give up a trial."""
+        ...
 
 
 class _Failing:
@@ -95,7 +117,7 @@ class _Failing:
 
 
 def run_campaign(
-    campaign: AskTell,
+    campaign: RunningCampaign,
     objective: Objective,
     budget: int | None,
     executor: futures.Executor | None,
@@ -103,23 +125,25 @@ def run_campaign(
     workers: int | None,
     timeout: float | None,
     seconds: float | None,
+    ended: Callable[[], None],
 ) -> None:
     """Run a campaign; the arguments are those of `bo_stream.Campaign.run`."""
     for name, value in (("timeout", timeout), ("seconds", seconds)):
         if value is not None and not (value > 0.0 and math.isfinite(value)):
             raise InputError(f"{name}, positive seconds", repr(value), "Leave it out for none.")
     evaluator = _evaluator(objective, executor, q, workers, timeout)
-    limit = campaign.budget if budget is None else budget
+    ledger = campaign.ledger
+    limit = ledger.budget if budget is None else budget
     unlimited = limit is None and seconds is not None
     total = NO_LIMIT if unlimited else _count("budget", limit)
     end = math.inf if seconds is None else time.monotonic() + seconds
-    if campaign.budget is not None:
-        campaign.budget = max(campaign.budget, total)
-    failing = _Failing(SAME_FAILURES[campaign.settings.failures])
+    if ledger.budget is not None:
+        ledger.budget = max(ledger.budget, total)
+    failing = _Failing(SAME_FAILURES[ledger.settings.failures])
     try:
         try:
             while _start_trials(campaign, evaluator, total, end, failing):
-                with campaign.row.timed("evaluation_seconds"):
+                with ledger.row.timed("evaluation_seconds"):
                     evaluator.wait()
                 _tell_results(campaign, evaluator, failing)
         except BaseException:
@@ -135,9 +159,8 @@ def run_campaign(
             warnings.warn(text, stacklevel=3)
     finally:
         evaluator.close()
-        campaign.store.flush()
-        for callback in campaign.callbacks:
-            callback.at_end(campaign)
+        ledger.store.flush()
+        ended()
 
 
 def _evaluator(
@@ -185,7 +208,7 @@ def _count(name: str, value: Any) -> int:
 
 
 def _start_trials(
-    campaign: AskTell, evaluator: Evaluator, budget: int, end: float, failing: _Failing
+    campaign: RunningCampaign, evaluator: Evaluator, budget: int, end: float, failing: _Failing
 ) -> bool:
     """Start as many trials as the evaluator takes; returns whether any is running."""
     if failing.always:
@@ -197,15 +220,15 @@ def _start_trials(
     return bool(evaluator.running)
 
 
-def _finished(campaign: AskTell) -> int:
+def _finished(campaign: RunningCampaign) -> int:
     """Number of trials that are not running any more."""
-    history = campaign.history
+    history = campaign.ledger.refresh()
     return len(history.trials) - len(history.running)
 
 
-def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[Trial]:
+def _next_trials(campaign: RunningCampaign, evaluator: Evaluator, budget: int) -> list[Trial]:
     """The next trials to evaluate: those of a run that has died, enqueued ones, then new ones."""
-    history = campaign.history
+    history = campaign.ledger.refresh()
     unfinished = budget - _finished(campaign) - len(evaluator.running)
     capacity = min(evaluator.capacity, unfinished) if unfinished > 0 else 0
     if capacity <= 0:
@@ -215,8 +238,8 @@ def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[T
     if abandoned:
         return abandoned[:capacity]
     new = budget - len(history.trials)
-    if isinstance(campaign.space, Pool):
-        new = min(new, campaign.free_places)
+    if isinstance(campaign.ledger.settings.space, Pool):
+        new = min(new, len(available_places(campaign.state.feasible, history)))
     new = min(capacity, evaluator.batch, len(history.enqueued) + max(new, 0))
     if new <= 0:
         return []
@@ -224,25 +247,26 @@ def _next_trials(campaign: AskTell, evaluator: Evaluator, budget: int) -> list[T
         ids = campaign.ask(new, by=run_id(), budget=budget).index
     except BudgetError:  # another process has asked for the rest meanwhile
         return []
-    return [campaign.history.trials[int(id)] for id in ids]
+    return [campaign.ledger.history.trials[int(id)] for id in ids]
 
 
-def _rows(campaign: AskTell, trials: list[Trial]) -> list[tuple[int, pd.Series[Any]]]:
+def _rows(campaign: RunningCampaign, trials: list[Trial]) -> list[tuple[int, pd.Series[Any]]]:
     """Trials as the objective is given them, each named by its id."""
-    frame = inputs_frame(trials, campaign.space)
-    if isinstance(campaign.space, Pool) or not campaign.space.is_continuous:
+    space = campaign.ledger.settings.space
+    frame = inputs_frame(trials, space)
+    if isinstance(space, Pool) or not space.is_continuous:
         frame = frame.astype(object)  # places, integers and categories keep their types
     return [(trial.id, frame.iloc[i].rename(trial.id)) for i, trial in enumerate(trials)]
 
 
-def _tell_results(campaign: AskTell, evaluator: Evaluator, failing: _Failing) -> None:
+def _tell_results(campaign: RunningCampaign, evaluator: Evaluator, failing: _Failing) -> None:
     """Tell all that was returned; the evaluator keeps it until it was told."""
     for id, returned in list(evaluator.returned.items()):
         failing.see(id, _tell(campaign, id, returned))
         del evaluator.returned[id]
 
 
-def _tell(campaign: AskTell, id: int, returned: Any) -> str | None:
+def _tell(campaign: RunningCampaign, id: int, returned: Any) -> str | None:
     """Tell what was returned, unless another process has told or withdrawn that trial.
 
     Returns:
@@ -254,16 +278,17 @@ def _tell(campaign: AskTell, id: int, returned: Any) -> str | None:
         if reason is not None:
             campaign.fail(id, reason[:LONGEST])
     except StateError:
-        if campaign.history.trials[id].status not in ("told", "withdrawn"):
+        if campaign.ledger.refresh().trials[id].status not in ("told", "withdrawn"):
             raise
     return reason
 
 
-def _tell_outcome(campaign: AskTell, id: int, returned: Any) -> str | None:
+def _tell_outcome(campaign: RunningCampaign, id: int, returned: Any) -> str | None:
     """Tell what an objective returned; or why it is no outcome."""
     if isinstance(returned, Failed):
         return returned.reason
-    counts, wanted = campaign.counts, campaign.settings.outcomes.columns
+    settings = campaign.ledger.settings
+    counts, wanted = settings.counts, settings.outcomes.columns
     truths = counts is not None and counts.name == "bernoulli"
     try:
         outcomes = read_returned(returned, wanted[0], truths)
@@ -280,7 +305,7 @@ def _tell_outcome(campaign: AskTell, id: int, returned: Any) -> str | None:
         campaign.tell(frame)
     except InputError as error:  # a noise variance for some outcomes only
         return str(error)
-    if id not in campaign.history.running:
+    if id not in campaign.ledger.history.running:
         return None
     if counts is not None:
         return "the objective returned a count of 0 of 0"

@@ -161,13 +161,13 @@ class BOLoop(SimulatedRun):
     def preload(self, X: Tensor, Y: Tensor) -> None:
         """Observe data that no step asked for and whose seconds no row counts."""
         self._check_started()
-        self.campaign.row = self._new_row()
+        self.campaign.ledger.row = self._new_row()
         self.campaign.tell(self._frame(X).assign(y=Y[:, 0].cpu().double().numpy()))
 
     def observations(self) -> tuple[Tensor, Tensor]:
         """X and Y of all evaluations so far, in order, without those that failed."""
-        X, Y, _ = self.campaign.observations()
-        return X, Y
+        data = self.campaign.state.observations
+        return data.X, data.Y
 
     def save(self, path: str | PathLike[str], **facts: Any) -> None:
         """Write the table to ``path`` (CSV), and configuration and environment beside it (JSON).

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.ask_tell import AskTell
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.learner import Stage
+from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.proposing.proposals import ProposalRule
 from bo_stream.campaign.records import Clock, Row
 from bo_stream.campaign.settings import Settings
@@ -54,17 +54,17 @@ class SimulatedCampaign(Campaign):
         store = MemoryStore()
         store.create("study", settings.to_dict())
         stages = [Stage(make, settings.fit, rule)]
-        state = CampaignState(store, "study", settings, 0, lambda _: stages, like)
-        AskTell.__init__(self, state, ())
+        self.ledger, self._callbacks = Ledger(store, "study", settings), ()
+        self.state = CampaignState(self.ledger, lambda _: stages, like)
 
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of the surrogate's inputs and outcomes."""
-        return self._state.like.dtype
+        return self.state.like.dtype
 
     def candidates(self) -> Tensor:
         """A bounded number of observed points that the best one is among."""
-        return self._state.observations.candidates()
+        return self.state.observations.candidates()
 
 
 class SimulatedRun(ABC):
@@ -159,7 +159,7 @@ class SimulatedRun(ABC):
             )
         self._inside_step = True
         campaign, row = self.campaign, self._new_row()
-        campaign.row = row
+        campaign.ledger.row = row
         row["step"] = len(self._rows)
         with row.rest("acquisition_seconds"):
             trials = ask()
@@ -168,7 +168,7 @@ class SimulatedRun(ABC):
         _check_values(values, len(trials), campaign.dtype)
         with row.rest("update_seconds"):
             self._tell(trials, values, row)
-            campaign.update()
+            campaign.state.update()
             model = self._built()
             model.process()  # bringing the posterior up to date belongs to the update
         self._account(model, row)
@@ -186,7 +186,7 @@ class SimulatedRun(ABC):
     def _account(self, model: StreamingGP, row: Row) -> None:
         """Fill in the counts and sums of seconds."""
         row["n"], row["bytes"] = model.num_observed, model.state_bytes
-        row["behind"] = self.campaign.behind
+        row["behind"] = self.campaign.state.behind
         row["step_seconds"] = sum(row[f"{part}_seconds"] for part in PARTS)
         row["cpu_seconds"] = row.spent_on(OPTIMISER)
         before = self._rows[-1]["wallclock_seconds"] if self._rows else 0.0

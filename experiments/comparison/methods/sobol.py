@@ -44,7 +44,7 @@ def _search(evaluate: BudgetedTask, drawn: Callable[[], Tensor], regressed: bool
     campaign = Campaign(task.box, goal="minimise", seed=evaluate.seed, initial=start)
 
     def recommended() -> pd.DataFrame:
-        campaign.update()
+        campaign.state.update()
         return campaign.recommend()[names]
 
     if regressed:

@@ -24,7 +24,7 @@ class Calls(Callback):
 
     def after_ask(self, campaign: Any, frame: pd.DataFrame) -> None:
         self.asked.append(len(frame))
-        self.pending.append(len(campaign.history.with_status("running")) - len(frame))
+        self.pending.append(len(campaign.ledger.refresh().with_status("running")) - len(frame))
 
     def after_tell(self, campaign: Any, frame: pd.DataFrame) -> None:
         self.told += frame.index.tolist()

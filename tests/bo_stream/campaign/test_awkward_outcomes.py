@@ -13,6 +13,7 @@ import torch
 from bo_stream import Box, Campaign, ExactGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.observations import least_learned
+from bo_stream.campaign.results import winsorised
 from bo_stream.errors import FallbackWarning, InputError
 
 BOX = Box({"a": (0.0, 1.0), "b": (0.0, 1.0)})
@@ -138,23 +139,23 @@ def test_penalties_are_learned_as_less_bad_and_kept_as_told(tmp_path: Path) -> N
     campaign = told(
         Campaign(BOX, goal="minimise", store=store, surrogate="exact", **FAST), 12, penalised
     )
-    limit, number = campaign.winsorised["y"]
+    limit, number = winsorised(campaign.state)["y"]
     assert number == 2 and 1.0 < limit < 100.0
     trials = campaign.trials()
     assert trials["y"].max() == 1e8
     bad = trials[trials["y"] == 1e8][["a", "b"]]
     assert campaign.predict(bad)["mean"].max() < 2.0 * limit
     resumed = Campaign.resume(store)
-    assert resumed.winsorised == {"y": (limit, number)}
+    assert winsorised(resumed.state) == {"y": (limit, number)}
     np.testing.assert_allclose(resumed.predict(bad), campaign.predict(bad), rtol=1e-6)
 
 
 def test_a_penalty_is_bounded_as_it_is_told() -> None:
     campaign = told(Campaign(BOX, goal="minimise", surrogate="exact", **FAST), 8)
     frame = campaign.ask()
-    limit, _ = campaign.winsorised["y"]
+    limit, _ = winsorised(campaign.state)["y"]
     campaign.tell(frame.assign(y=1e8))
-    assert campaign.winsorised == {"y": (limit, 1)}  # no fit since
+    assert winsorised(campaign.state) == {"y": (limit, 1)}  # no fit since
     assert campaign.predict(frame)["mean"].item() < 2.0 * limit
 
 
@@ -165,12 +166,12 @@ def test_the_limit_is_set_by_every_fit_and_learned_outcomes_follow() -> None:
     limits = set()
     for i in range(14):
         told(campaign, 1, lambda _, y, i=i: 1e8 if i == 3 else y)
-        limits.add(campaign.winsorised["y"][0])
+        limits.add(winsorised(campaign.state)["y"][0])
     assert len(limits) > 2
-    X, Y, _ = campaign.observations()
+    X, Y = campaign.state.observations.X, campaign.state.observations.Y
     model = campaign.model
     assert model is not None
-    least = -campaign.winsorised["y"][0]
+    least = -winsorised(campaign.state)["y"][0]
     reference = ExactGP(
         X,
         Y.clamp_min(least),
@@ -202,8 +203,8 @@ def test_each_of_several_outcomes_has_a_limit() -> None:
     cost = frame["a"].where(frame.index != 3, 1e8)
     campaign.tell(frame.assign(cost=cost, gain=frame["b"]))
     campaign.ask()
-    (limit, number), (floor, fewer) = campaign.winsorised.values()
-    assert list(campaign.winsorised) == ["cost", "gain"]
+    (limit, number), (floor, fewer) = winsorised(campaign.state).values()
+    assert list(winsorised(campaign.state)) == ["cost", "gain"]
     assert (number, fewer) == (1, 0) and 1.0 < limit < 100.0 and -100.0 < floor < 0.0
 
 
@@ -211,7 +212,7 @@ def test_no_outcome_is_bounded_where_values_matter() -> None:
     campaign = told(
         Campaign(BOX, goal="learn", surrogate="exact", **FAST), 8, lambda i, y: 1e4 if i == 3 else y
     )
-    assert campaign.winsorised == {"y": (-math.inf, 0)}
+    assert winsorised(campaign.state) == {"y": (-math.inf, 0)}
 
 
 def failing(*given: Any, **options: Any) -> Any:

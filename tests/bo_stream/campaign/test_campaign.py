@@ -12,7 +12,7 @@ import torch
 from botorch.acquisition.analytic import UpperConfidenceBound
 
 from bo_stream import Box, Campaign, Pool, surrogate
-from bo_stream.campaign.callbacks import Callback
+from bo_stream.campaign import Callback
 from bo_stream.campaign.effort import Optimiser
 from bo_stream.errors import (
     BoundsError,
@@ -100,7 +100,8 @@ def test_parts_of_batches_in_any_order_and_data_nobody_asked_for() -> None:
     ]  # fmt: skip
     assert trials["ask"].isna().tolist() == [False] * 5 + [True] * 2
     assert run.running().index.tolist() == [1, 3]
-    X, Y, Yvar = run.observations()
+    seen = run.state.observations
+    X, Y, Yvar = seen.X, seen.Y, seen.Yvar
     assert X[:, 0].tolist() == trials.loc[[4, 5, 6, 2, 0], "x"].tolist() and Yvar is None
     assert Y[:, 0].tolist() == trials.loc[[4, 5, 6, 2, 0], "y"].tolist()
 
@@ -110,7 +111,7 @@ def test_an_outcome_told_twice_is_taken_once() -> None:
     batch = run.ask(2).assign(y=bowl)
     run.tell(batch)
     run.tell(batch)
-    assert run.observations()[0].shape == (2, 1)
+    assert run.state.observations.X.shape == (2, 1)
     with pytest.raises(StateError, match="told before"):
         run.tell(batch.assign(y=0.5))
     assert run.trials()["y"].tolist() == batch["y"].tolist()
@@ -156,7 +157,7 @@ def test_predictions_are_in_the_users_units() -> None:
     said = run.predict(pd.DataFrame({"x": [0.5, 3.0]}, index=["a", "b"]))
     assert said.index.tolist() == ["a", "b"] and (said["sd"] >= 0).all()
     assert said["mean"].tolist() == pytest.approx([6.25, 0.0], abs=0.5)
-    assert not run.behind
+    assert not run.state.behind
 
 
 def test_a_prediction_needs_outcomes() -> None:
@@ -253,7 +254,7 @@ def test_trials_of_ones_own_may_be_put_under_way() -> None:
 def test_what_differs_from_a_stored_campaign_is_named(
     options: dict[str, Any], message: str
 ) -> None:
-    store = campaign().store
+    store = campaign().ledger.store
     with pytest.raises(StateError, match=message):
         campaign(**{"store": store, **options})
 
@@ -261,7 +262,7 @@ def test_what_differs_from_a_stored_campaign_is_named(
 def test_enqueued_trials_are_the_next_ones() -> None:
     run = campaign(budget=5)
     run.enqueue(pd.DataFrame({"x": [0.25, 3.75, 1.5]}))
-    other = Campaign.resume(run.store)
+    other = Campaign.resume(run.ledger.store)
     assert run.ask(2)["x"].tolist() == [0.25, 3.75]
     batch = other.ask(2)  # the one that is left, and a new one
     assert batch.index.tolist() == [2, 3] and batch["x"][2] == 1.5 and other.remaining == 1
@@ -364,7 +365,7 @@ def test_noise_is_known_for_all_or_for_none() -> None:
     with pytest.raises(NoiseError, match="positive"):
         run.tell(batch.assign(yvar=[0.1, 0.0, 0.1, 0.1]))
     run.tell(batch)
-    run.update()
+    run.state.update()
     assert run.model is not None and run.model.noise_mode == "known"
     with pytest.raises(NoiseError, match="with"):
         run.tell(run.ask().assign(y=bowl))
@@ -403,7 +404,7 @@ def test_reasons_are_words_and_ids_are_known() -> None:
 def test_a_campaign_in_memory_is_pickled() -> None:
     campaign = Campaign(Box({"x": (0.0, 4.0)}), "exact", "random", seed=0, initial=3)
     campaign.tell(pd.DataFrame({"x": [0.0, 1.0, 2.0, 4.0], "y": [1.0, 2.0, 0.0, 3.0]}))
-    campaign.update()
+    campaign.state.update()
     again = pickle.loads(pickle.dumps(campaign))
     assert again.ask(2).equals(campaign.ask(2))
     campaign.tell(pd.DataFrame({"x": [3.0], "y": [1.0]}))

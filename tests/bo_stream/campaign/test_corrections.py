@@ -10,6 +10,7 @@ import torch
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.effort import FitPolicy
+from bo_stream.campaign.proposer import available_places
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import (
     BoundsError,
@@ -40,7 +41,7 @@ def told(
     for i in range(len(frame)):
         campaign.tell(frame.iloc[[i]].reset_index(drop=True))
         if i == 8:
-            campaign.update()
+            campaign.state.update()
             if like is not None:
                 take_hyperparameters(campaign, like)
     return campaign
@@ -100,10 +101,10 @@ def test_after_a_withdrawal_the_surrogate_is_that_of_the_rest(surrogate: Any) ->
     for i in range(len(kept)):
         right.tell(kept.iloc[[i]].reset_index(drop=True))
         if i == 7:
-            right.update()
+            right.state.update()
             take_hyperparameters(right, campaign)
     assert apart(campaign, right) < 1e-10
-    assert len(campaign.observations()[0]) == 20
+    assert len(campaign.state.observations.X) == 20
 
 
 def test_a_correction_of_the_only_batch_builds_the_surrogate_anew() -> None:
@@ -113,7 +114,7 @@ def test_a_correction_of_the_only_batch_builds_the_surrogate_anew() -> None:
     for frame in (wrong, right):
         campaign = Campaign(BOX, {"name": "hsgp", "num_features": 24}, "random", seed=0, initial=8)
         campaign.tell(frame)
-        campaign.update()
+        campaign.state.update()
         campaigns.append(campaign)
     campaigns[0].amend(right.loc[[4], ["y"]].rename_axis("trial"))
     predictions = [campaign.predict(right[["x", "z"]]) for campaign in campaigns]
@@ -124,11 +125,11 @@ def test_a_fit_follows_a_correction_where_the_schedule_has_one() -> None:
     campaign = box(initial=4)
     for x in np.linspace(0.0, 4.0, 12):
         campaign.tell(pd.DataFrame({"x": [x], "y": [np.sin(x) if x != 4.0 else 500.0]}))
-        campaign.update()
-    spent = campaign.row["fit_evaluations"]
+        campaign.state.update()
+    spent = campaign.ledger.row["fit_evaluations"]
     campaign.amend(pd.DataFrame({"y": [np.sin(4.0)]}, pd.Index([11], name="trial")))
     error = campaign.predict(pd.DataFrame({"x": [2.0]}))["mean"] - np.sin(2.0)
-    assert campaign.row["fit_evaluations"] > spent and abs(float(error[0])) < 0.05
+    assert campaign.ledger.row["fit_evaluations"] > spent and abs(float(error[0])) < 0.05
 
 
 def test_a_withdrawn_trial_can_be_taken_back() -> None:
@@ -136,14 +137,14 @@ def test_a_withdrawn_trial_can_be_taken_back() -> None:
     campaign = told(frame, "exact")
     campaign.withdraw(3, "suspicious")
     campaign.withdraw([3], "suspicious")  # twice is once
-    assert campaign.store.events_since("campaign", 0)[-2]["kind"] == "told"
+    assert campaign.ledger.store.events_since("campaign", 0)[-2]["kind"] == "told"
     campaign.tell(frame.loc[[3]].rename_axis("trial"))  # a file that is told again changes nothing
     assert campaign.trials().loc[3, "status"] == "withdrawn"
     with pytest.raises(StateError, match="withdrawn.*amend"):
         campaign.tell(frame.loc[[3]].assign(y=9.0).rename_axis("trial"))
     campaign.amend(frame.loc[[3], ["y"]].rename_axis("trial"))
     assert campaign.trials().loc[3, ["status", "reason"]].isna().tolist() == [False, True]
-    assert len(campaign.observations()[0]) == campaign.model.num_observed == 12  # type: ignore[union-attr]
+    assert len(campaign.state.observations.X) == campaign.model.num_observed == 12  # type: ignore[union-attr]
 
 
 def test_the_ledger_keeps_what_was_told_before() -> None:
@@ -153,7 +154,7 @@ def test_the_ledger_keeps_what_was_told_before() -> None:
     campaign.withdraw(7, "spilled")
     campaign.widen({"x": (-1.0, 5.0)})
     campaign.change(budget=40)
-    amended, withdrawn, widened, changed = campaign.store.events_since("campaign", 10)
+    amended, withdrawn, widened, changed = campaign.ledger.store.events_since("campaign", 10)
     assert amended["before"] == [[2, y, None]] and amended["values"] == [[2, 5.0, None]]
     assert withdrawn["before"] == [[7, "told", None]]
     assert widened["before"]["space"]["bounds"][0] == ["x", 0.0, 4.0]
@@ -167,7 +168,7 @@ def test_noise_variances_and_other_columns_are_amended_alone() -> None:
     campaign.tell(pd.DataFrame({"x": [0.0, 1.0, 2.0], "y": [1.0, 2.0, 3.0], "yvar": 0.1}))
     campaign.amend(pd.DataFrame({"trial": [1], "yvar": [4.0]}))
     assert campaign.trials().loc[1, ["y", "yvar"]].tolist() == [2.0, 4.0]
-    assert campaign.observations()[2][:, 0].tolist() == [0.1, 4.0, 0.1]  # type: ignore[index]
+    assert campaign.state.observations.Yvar[:, 0].tolist() == [0.1, 4.0, 0.1]  # type: ignore[index]
     campaign.amend(pd.DataFrame({"trial": [1], "y": [2.5]}))
     assert campaign.trials().loc[1, ["y", "yvar"]].tolist() == [2.5, 4.0]
 
@@ -177,7 +178,7 @@ def test_counts_are_amended() -> None:
     campaign = Campaign(BOX, goal="learn", seed=0, initial=6, outcome=outcome)
     frame = rows(9)[["x", "z"]].assign(k=3, n=10)
     campaign.tell(frame)
-    campaign.update()
+    campaign.state.update()
     campaign.amend(pd.DataFrame({"trial": [4], "k": [9]}))
     assert campaign.trials().loc[4, ["k", "n"]].tolist() == [9.0, 10.0]
     campaign.withdraw(0, "lost")
@@ -201,10 +202,10 @@ def test_amendments_that_do_not_fit(frame: pd.DataFrame, error: Any, says: str) 
     campaign = box()
     campaign.tell(pd.DataFrame({"x": [1.0, 2.0], "y": [0.0, 1.0]}))
     campaign.ask()
-    events = campaign.store.events_since("campaign", 0)
+    events = campaign.ledger.store.events_since("campaign", 0)
     with pytest.raises(error, match=says):
         campaign.amend(frame)
-    assert campaign.store.events_since("campaign", 0) == events
+    assert campaign.ledger.store.events_since("campaign", 0) == events
 
 
 def test_a_withdrawn_place_is_measured_again_and_counts_in_the_budget() -> None:
@@ -212,9 +213,9 @@ def test_a_withdrawn_place_is_measured_again_and_counts_in_the_budget() -> None:
     campaign = Campaign(Pool(table), "exact", seed=0, initial=4, budget=4)
     batch = campaign.ask(3)
     campaign.tell(batch.assign(y=1.0))
-    assert campaign.free_places == 0
+    assert len(available_places(campaign.state.feasible, campaign.ledger.refresh())) == 0
     campaign.withdraw(int(batch.index[1]), "wrong sample")
-    assert campaign.free_places == 1
+    assert len(available_places(campaign.state.feasible, campaign.ledger.refresh())) == 1
     again = campaign.ask()
     assert again["place"].tolist() == [batch["place"].iloc[1]]
     with pytest.raises(BudgetError):
@@ -245,7 +246,7 @@ def test_a_box_is_widened() -> None:
     campaign.widen({"x": (0.0, 6.0)})
     campaign.tell(outside)
     assert dict(campaign.space.bounds) == {"x": (0.0, 6.0), "z": (-1.0, 1.0)}  # type: ignore[union-attr]
-    campaign.update()
+    campaign.state.update()
     assert campaign.model is not None and campaign.model.bounds[1, 0] == 6.0  # type: ignore[index]
     assert campaign.model.num_observed == 13
     assert campaign.ask(20)["x"].max() > 4.0
@@ -262,7 +263,7 @@ def test_bounds_that_are_not_wider_are_refused() -> None:
         with pytest.raises(error):
             campaign.widen(bounds)
     campaign.widen({"x": (0.0, 4.0)})  # as before
-    assert not campaign.store.events_since("campaign", 0)
+    assert not campaign.ledger.store.events_since("campaign", 0)
     table = pd.DataFrame({"a": [0.0, 1.0, 2.0]})
     with pytest.raises(UnsupportedError, match="a pool"):
         Campaign(Pool(table)).widen({"a": (0.0, 9.0)})
@@ -271,7 +272,7 @@ def test_bounds_that_are_not_wider_are_refused() -> None:
 def test_settings_are_changed() -> None:
     campaign = box(surrogate=None, acquisition=None, initial=4, budget=20)
     campaign.tell(pd.DataFrame({"x": np.linspace(0.0, 4.0, 6), "y": np.arange(6.0)}))
-    campaign.update()
+    campaign.state.update()
     assert type(campaign.model).__name__ == "WarpedGP"
     assert campaign.settings.acquisition == {"name": "logei"}
     campaign.change(surrogate={"name": "wiski", "grid_size": 12})
@@ -306,7 +307,8 @@ def test_changes_that_cannot_be_are_refused(change: dict[str, Any]) -> None:
     campaign.ask(2)
     with pytest.raises(InputError):
         campaign.change(**change)
-    assert len(campaign.store.events_since("campaign", 0)) == 1 and campaign.remaining == np.inf
+    assert len(campaign.ledger.store.events_since("campaign", 0)) == 1
+    assert campaign.remaining == np.inf
 
 
 # -- other processes ------------------------------------------------------------------------------
@@ -317,7 +319,7 @@ def test_another_process_follows() -> None:
     options: dict[str, Any] = {"surrogate": {"name": "wiski", "grid_size": 12}, "initial": 4}
     one, other = box(store, **options), box(store, **options)
     one.tell(pd.DataFrame({"x": np.linspace(0.0, 4.0, 8), "y": np.arange(8.0)}))
-    other.update()
+    other.state.update()
     one.amend(pd.DataFrame({"trial": [2], "y": [9.0]}))
     one.withdraw(3, "a leak")
     one.widen({"x": (-2.0, 6.0)})
@@ -370,7 +372,7 @@ def test_a_resumed_campaign_goes_on_as_an_undisturbed_one(
     def again(campaign: Campaign, when: str) -> Campaign:
         if resumed not in (when, "twice"):
             return campaign
-        return Campaign.resume(campaign.store)
+        return Campaign.resume(campaign.ledger.store)
 
     undisturbed = run(f"sqlite:///{tmp_path}/a.db", lambda campaign, when: campaign)
     disturbed = run(f"sqlite:///{tmp_path}/b.db", again)

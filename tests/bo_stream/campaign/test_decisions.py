@@ -90,7 +90,7 @@ def test_exact_outcomes_without_a_budget_end_in_a_trust_region() -> None:
     points = pd.DataFrame(np.random.default_rng(0).random((201, 4)), columns=list(box(4).names))
     run.tell(points.assign(y=bowl(points)))
     run = told(run, 3, 20)
-    assert run.current.surrogate == {"name": "trust_region", "noise": "none"}
+    assert run.state.current.surrogate == {"name": "trust_region", "noise": "none"}
     assert (run.recommend()[list(box(4).names)] - 0.4).abs().max(axis=None) < 0.05
 
 
@@ -107,7 +107,7 @@ def test_without_a_budget_it_begins_small_and_goes_on_as_a_stream(tmp_path: Path
     assert (type(run.model).__name__, run.decision.acquisition) == ("HSGP", "thompson")
     assert run.model is not None and run.model.num_observed == 201
     resumed = Campaign.resume(url)
-    assert type(resumed.model).__name__ == "HSGP" and resumed.current.start == 201
+    assert type(resumed.model).__name__ == "HSGP" and resumed.state.current.start == 201
 
 
 def test_a_campaign_that_is_only_told_recommends_by_the_surrogate_of_many_outcomes() -> None:
@@ -125,14 +125,14 @@ def test_points_are_chosen_ahead_and_handed_out(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ahead.db'}"
     run = told(Campaign(CUBE, acquisition="thompson", store=url, **FAST), 1, 60)
     first = run.ask(3)
-    ahead = run.history.ahead
+    ahead = run.ledger.refresh().ahead
     assert len(ahead) == 9 - 3  # 15 % of 60 observations
     resumed = Campaign.resume(url)
     second = resumed.ask(3)
     assert [tuple(row) for row in second.to_numpy()] == list(ahead[:3])
-    assert resumed.history.ahead == ahead[3:] and run.history.ahead == ahead[3:]
+    assert resumed.ledger.refresh().ahead == ahead[3:] and run.ledger.refresh().ahead == ahead[3:]
     run.enqueue(pd.DataFrame({f"x{i}": [0.5] for i in range(3)}))
-    assert run.history.ahead == ahead[3:]
+    assert run.ledger.refresh().ahead == ahead[3:]
     assert len(run.ask(5)) == 5  # more than are left: chosen anew
     assert len({tuple(row) for row in pd.concat([first, second]).to_numpy()}) == 6
 
@@ -225,7 +225,7 @@ def test_what_is_known_of_the_noise_reaches_the_surrogate() -> None:
     with pytest.raises(InputError, match="warped, trust_region"):
         Campaign(SQUARE, "hsgp", noise="none")
     known = told(Campaign(CUBE, acquisition="thompson", noise=0.25, **FAST), 3, 4)
-    _, _, Yvar = known.observations()
+    Yvar = known.state.observations.Yvar
     assert Yvar is not None and (Yvar == 0.25).all()
 
 
@@ -276,13 +276,13 @@ def test_statuses_follow_the_events() -> None:
 def test_the_context_has_the_points_of_the_best_outcomes() -> None:
     contexts: list[ProposalContext] = []
     run = Campaign(CUBE, acquisition="thompson", **FAST)
-    (stage,) = run._state.stages
+    (stage,) = run.state.stages
 
     def rule(model: Any, q: int, context: ProposalContext) -> Tensor:
         contexts.append(context)
         return stage.rule(model, q, context)
 
-    run._state.stages = (replace(stage, rule=rule),)
+    run.state.stages = (replace(stage, rule=rule),)
     told(run, 5, 6)
     before = run.trials().iloc[:24]
     best = before.nlargest(16, "y")[["x0", "x1", "x2"]].to_numpy()

@@ -47,7 +47,7 @@ class Interleavings(RuleBasedStateMachine):
         for i in range(INITIAL + 3):  # a surrogate from the start, of several batches
             self.tell_what_nobody_asked_for(x=i / (INITIAL + 2), y=(-1.0) ** i, key=False)
             if i == INITIAL:
-                self.campaign.update()
+                self.campaign.state.update()
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -144,7 +144,7 @@ class Interleavings(RuleBasedStateMachine):
             assert tuple(trials.loc[id, ["x", "z"]]) == self.inputs[id]
         assert self.campaign.space.bounds["z"] == (-5.0, self.upper)  # type: ignore[union-attr]
         told = sorted(y for status, y in self.expected.values() if status == "told")
-        assert sorted(self.campaign.observations()[1][:, 0].tolist()) == told
+        assert sorted(self.campaign.state.observations.Y[:, 0].tolist()) == told
 
     @invariant()
     def surrogate_is_that_of_the_outcomes(self) -> None:
@@ -158,7 +158,7 @@ class Interleavings(RuleBasedStateMachine):
         new = torch.tensor([[0.3, 0.2], [0.9, -4.0]], dtype=torch.float64)
         with torch.no_grad():
             transform = model.outcome_transform
-            learned = Y.clamp_min(self.campaign._state.used[0].least)
+            learned = Y.clamp_min(self.campaign.state.used[0].least)
             y = (learned - transform.means) / transform.stdvs - model.mean_module.constant
             A, b = (model.input_transform(points) for points in (X, new))
             kernel = model.covar_module

@@ -96,7 +96,7 @@ def test_it_works_or_is_refused(space: str, outcome: str, goal: str, budget: int
         campaign.tell(measured(batch, columns, outcome == "bernoulli"))
     said = campaign.predict(batch[list(campaign.space.names)])
     assert len(said) == 2 and np.isfinite(said.to_numpy(float)).all()
-    if campaign.goal != "learn":
+    if campaign.settings.goal != "learn":
         best = campaign.recommend(2)
         assert set(campaign.space.names) <= set(best)
         assert np.isfinite(best.select_dtypes("number").to_numpy(float)).all()

@@ -56,8 +56,8 @@ def told(run: Campaign, n: int, *columns: str) -> Campaign:
 )
 def test_goals_may_be_spelled_with_z(spelled: Any, british: Any) -> None:
     store = MemoryStore()
-    assert Campaign(LINE, goal=spelled, store=store).goal == british
-    assert Campaign(LINE, goal=british, store=store).goal == british  # the same campaign
+    assert Campaign(LINE, goal=spelled, store=store).settings.goal == british
+    assert Campaign(LINE, goal=british, store=store).settings.goal == british  # the same campaign
 
 
 def test_the_outcome_may_have_a_name() -> None:
@@ -96,10 +96,10 @@ def test_surrogates_learn_from_the_parts_there_are() -> None:
     frame = run.ask(6)
     run.tell(traded(frame)[["yield", "cost"]].iloc[:4])
     run.tell(traded(frame)[["yield"]].iloc[4:])
-    run.update()
+    run.state.update()
     first, second = run.model.models  # type: ignore[union-attr]
     assert (first.num_observed, second.num_observed) == (6, 4)
-    X, Y, _ = run.observations()
+    X, Y = run.state.observations.X, run.state.observations.Y
     assert X.shape == (6, 2) and Y[4:, 1].isnan().all() and (Y[:4, 1] < 0.0).all()
 
 
@@ -244,7 +244,7 @@ def test_known_noise_is_that_of_an_outcome() -> None:
     run = campaign(goal=TWO, initial=4)
     frame = traded(run.ask(4)).drop(columns="purity")
     run.tell(frame.assign(cost_var=0.01))
-    run.update()
+    run.state.update()
     first, second = run.model.models  # type: ignore[union-attr]
     assert (first.noise_mode, second.noise_mode) == ("learned", "known")
     assert "cost_var" in run.trials() and "yield_var" not in run.trials()
@@ -314,11 +314,11 @@ def test_outcomes_are_mended_one_by_one() -> None:
     pd.testing.assert_frame_equal(run.trials(), right.trials())
     pd.testing.assert_frame_equal(run.predict(SPREAD), right.predict(SPREAD))
     run.withdraw(4, "spilt")
-    assert 4 not in run.front().index and len(run.observations()[0]) == 11
+    assert 4 not in run.front().index and len(run.state.observations.X) == 11
     with pytest.raises(StateError, match="told before"):
         run.tell(pd.DataFrame({"trial": [4], "cost": 9.0}))
     run.amend(points[["yield"]].iloc[4:5].rename_axis("trial"))
-    assert run.trials()["status"][4] == "told" and len(run.observations()[0]) == 12
+    assert run.trials()["status"][4] == "told" and len(run.state.observations.X) == 12
     frame = run.ask()
     run.tell(traded(frame)[["yield"]])
     with pytest.raises(StateError, match="'cost'"):

@@ -57,7 +57,7 @@ def test_a_region_of_trials_is_resumed(url: str, tmp_path: Path) -> None:
         noise = np.random.default_rng(1).standard_normal(1200)
         campaign.tell(pd.DataFrame({"x": X, "y": (X - 1.3) ** 2 + noise}))
         campaign.ask(20)
-        region = campaign._state.region
+        region = campaign.state.region
         assert region is not None and abs(float(region[0, 0]) - 1.3) < 0.2
         return (Campaign.resume(store) if resumed else campaign).ask(300)
 
@@ -81,7 +81,7 @@ def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(url: str, tmp_
     assert all(torch.equal(v, theirs[k]) for k, v in ours.items() if isinstance(v, torch.Tensor))
     apart = (resumed.predict(PLACES) - undisturbed.predict(PLACES)).abs()
     assert apart.max(axis=None) <= 1e-10
-    mine, whole = (next(c.store.snapshots("campaign")).about for c in (resumed, undisturbed))
+    mine, whole = (next(c.ledger.store.snapshots("campaign")).about for c in (resumed, undisturbed))
     assert mine["surprise"] == pytest.approx(whole["surprise"], rel=1e-9)
     assert mine["surprise"][0] > 0
 
@@ -95,9 +95,9 @@ def test_fits_keep_their_schedule_over_a_resume(tmp_path: Path) -> None:
         for _ in range(12):
             if resuming:
                 campaign = Campaign.resume(url)
-                assert campaign.row["fit_evaluations"] == 0
+                assert campaign.ledger.row["fit_evaluations"] == 0
             steps(campaign, 1)
-            numbers.append(campaign.store.newest_snapshot("campaign"))
+            numbers.append(campaign.ledger.store.newest_snapshot("campaign"))
         fits.append(numbers)
     assert fits[0] == fits[1]
     assert fits[0] == [0, 0, 0, 0, 1, 2, 3, 3, 3, 4, 4, 4]
@@ -109,11 +109,11 @@ def test_resuming_neither_fits_nor_replays_from_the_start(tmp_path: Path) -> Non
     for batch in list(spread(4 + 10 + 3))[::-1]:
         campaign.tell(batch)
         if len(campaign.trials()) == 4:
-            campaign.update()
+            campaign.state.update()
     resumed = Campaign.resume(url)
-    assert resumed.row["fit_evaluations"] == 0
-    assert resumed.store.newest_snapshot("campaign") == 2
-    newest = next(resumed.store.snapshots("campaign"))
+    assert resumed.ledger.row["fit_evaluations"] == 0
+    assert resumed.ledger.store.newest_snapshot("campaign") == 2
+    newest = next(resumed.ledger.store.snapshots("campaign"))
     assert newest.about["told"] == 4 + 10
     assert resumed.model is not None and resumed.model.num_observed == 4 + 10 + 3
     assert (resumed.predict(PLACES) - campaign.predict(PLACES)).abs().max(axis=None) < 1e-10
@@ -121,7 +121,7 @@ def test_resuming_neither_fits_nor_replays_from_the_start(tmp_path: Path) -> Non
 
 def test_a_damaged_snapshot_costs_no_outcome(url: str) -> None:
     campaign = steps(begun(url), 8)
-    newest = campaign.store.newest_snapshot("campaign")
+    newest = campaign.ledger.store.newest_snapshot("campaign")
     alter(url, f"UPDATE snapshots SET checksum = 'x' WHERE number = {newest}")
     with pytest.warns(UserWarning, match=f"Snapshot {newest} .* is damaged"):
         resumed = Campaign.resume(url)
@@ -144,10 +144,10 @@ def test_without_any_good_snapshot_the_surrogate_is_built_anew(url: str) -> None
 def test_what_one_learns_another_knows(url: str) -> None:
     one, other = begun(url), begun(url)
     steps(one, 6)
-    one.update()
+    one.state.update()
     pd.testing.assert_frame_equal(other.trials(), one.trials())
     pd.testing.assert_frame_equal(other.predict(PLACES), one.predict(PLACES), check_exact=True)
-    assert one.row["fit_evaluations"] > 0 and other.row["fit_evaluations"] == 0
+    assert one.ledger.row["fit_evaluations"] > 0 and other.ledger.row["fit_evaluations"] == 0
 
 
 def test_both_ask_and_get_different_trials(url: str) -> None:
@@ -167,7 +167,7 @@ def test_both_tell_one_trial_and_it_is_taken_once(url: str) -> None:
     other.tell(batch)
     with pytest.raises(StateError, match="trial 0 was told before"):
         other.tell(batch.assign(y=batch["y"] + 1.0))
-    told = [e for e in one.store.events_since("campaign", 0) if e["kind"] == "told"]
+    told = [e for e in one.ledger.store.events_since("campaign", 0) if e["kind"] == "told"]
     assert len(told) == 1 and len(other.trials()) == 2
 
 

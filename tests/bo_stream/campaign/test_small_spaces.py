@@ -41,7 +41,7 @@ def test_settings_repeat_once_none_is_left(goal: Any, failures: Any) -> None:
     frame = frame.assign(p=frame["a"] * 1.0, q=frame["a"] + (frame["b"] == "x"), r=1.0)
     campaign.fail(frame.index[4:], "it broke")
     campaign.tell(frame.iloc[:4][campaign.settings.outcomes.columns])
-    campaign.update()
+    campaign.state.update()
     counts = campaign.ask(100).value_counts()
     assert len(counts) == 5 and counts.sum() == 100  # not where a trial failed
     assert len(campaign.ask()) == 1  # with all of them running
@@ -50,6 +50,6 @@ def test_settings_repeat_once_none_is_left(goal: Any, failures: Any) -> None:
 def test_settings_repeat_where_the_variance_is_reduced() -> None:
     campaign = Campaign(SIX, goal="learn", seed=0, initial=4)
     campaign.tell(campaign.ask(4).assign(y=[0.0, 1.0, 3.0, 2.0]))
-    campaign.update()
+    campaign.state.update()
     counts = campaign.ask(20).value_counts()
     assert len(counts) == 6 and counts.sum() == 20

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bo_stream.campaign import results
 from bo_stream.campaign.figures import slices
 from bo_stream.cli.campaign_page import PageLimits, campaign_page
 from bo_stream.cli.config import read_config
@@ -162,12 +163,12 @@ def test_a_new_campaign(tmp_path: Path, bo, oven: Path) -> None:
 def test_pictures_show_the_outcomes_and_the_prediction(bo, oven: Path) -> None:
     assert bo("run", "oven.toml")[0] == 0
     campaign = create_or_continue(read_config(oven)).campaign
-    told = campaign.told()
+    told = results.told(campaign.state)
     (ax,) = campaign.plot(optimum=1.0).axes
     dots, best, optimum = (np.asarray(line.get_ydata(), dtype=float) for line in ax.lines)
     assert np.array_equal(dots, told["y"]) and np.array_equal(best, told["y"].cummin())
     assert set(optimum) == {1.0}
-    _, along_rate = slices(campaign).axes
+    _, along_rate = slices(campaign.state).axes
     assert along_rate.get_xscale() == "log"
     mean = along_rate.lines[0].get_xydata()
     at = campaign.best()[["pressure", "rate"]].to_frame().T.astype(float)

@@ -15,6 +15,7 @@ import torch
 from bo_stream.campaign import Box, Campaign, Pool
 from bo_stream.campaign.evaluation.process_identity import has_died, run_id
 from bo_stream.campaign.evaluation.returned import read_returned
+from bo_stream.campaign.proposer import available_places
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError
@@ -67,7 +68,7 @@ def test_a_pool_gives_places_of_their_own_type_and_ends_when_used_up() -> None:
     trials = campaign.run(objective, 30, q=2)
     assert sorted(places) == [7, 8, 9, 10, 11] and all(isinstance(p, int) for p in places)
     assert trials["y"].tolist() == [1.0] * 5
-    assert campaign.free_places == 0
+    assert len(available_places(campaign.state.feasible, campaign.ledger.refresh())) == 0
 
 
 def test_noise_variances_come_beside_outcomes() -> None:
@@ -138,9 +139,9 @@ def test_seconds_of_evaluating_are_counted() -> None:
         return bowl(row)
 
     campaign = box()
-    campaign.row = Row(campaign.row, lambda: (now[0], now[0]))
+    campaign.ledger.row = Row(campaign.ledger.row, lambda: (now[0], now[0]))
     campaign.run(objective, 2)
-    assert campaign.row["evaluation_seconds"] == 6.0
+    assert campaign.ledger.row["evaluation_seconds"] == 6.0
 
 
 def test_an_interruption_leaves_the_trial_running_and_the_next_run_takes_it_first() -> None:

@@ -40,7 +40,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame]
     campaign.amend(pd.DataFrame({"trial": [2], "y": [0.5]}))
     campaign.withdraw(5, "a leak")
     trials = campaign.trials()
-    campaign.store.close()  # type: ignore[attr-defined]
+    campaign.ledger.store.close()  # type: ignore[attr-defined]
     return path, trials
 
 

@@ -52,7 +52,7 @@ def test_a_snapshot_that_cannot_be_read_costs_a_fit_but_no_outcome(url: str) -> 
     assert campaign.model is None and len(campaign.trials()) == 6
     campaign.ask()
     assert campaign.model is not None and campaign.model.num_observed == 4
-    assert campaign.row["fit_evaluations"] > 0
+    assert campaign.ledger.row["fit_evaluations"] > 0
     assert Campaign.resume(url, "kiln").model is not None  # from a new snapshot
 
 
@@ -62,7 +62,7 @@ def test_a_family_that_is_gone_is_replaced_on_request(url: str) -> None:
     with pytest.raises(StateError, match=r"'gone'.*Campaign.resume\(url, 'oven', surrogate="):
         Campaign.resume(url, "oven")
     campaign = Campaign.resume(url, "oven", surrogate="exact")
-    campaign.update()
+    campaign.state.update()
     assert type(campaign.model).__name__ == "ExactGP"
 
 

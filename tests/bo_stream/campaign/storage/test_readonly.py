@@ -79,7 +79,7 @@ def test_a_file_that_may_not_be_written(tmp_path: Path, log: bool) -> None:
     """By a user who may write neither the file nor its folder."""
     writer = begun(f"sqlite:///{tmp_path}/oven.db")
     if not log:
-        writer.store.close()  # type: ignore[attr-defined]
+        writer.ledger.store.close()  # type: ignore[attr-defined]
     for folder in tmp_path.parents:
         if folder.name.startswith(("pytest-", "popen-")):
             folder.chmod(folder.stat().st_mode | 0o055)

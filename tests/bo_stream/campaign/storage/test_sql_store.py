@@ -283,4 +283,4 @@ def test_a_path_is_the_file_of_a_database(tmp_path: Path) -> None:
     campaign = Campaign(Box({"x": (0.0, 1.0)}), store=file, seed=0)
     campaign.tell(campaign.ask().assign(y=1.0))
     assert Campaign.resume(file).trials()["y"].tolist() == [1.0]
-    assert Campaign.resume(f"sqlite:///{file}", readonly=True).history.num_told == 1
+    assert Campaign.resume(f"sqlite:///{file}", readonly=True).ledger.history.num_told == 1

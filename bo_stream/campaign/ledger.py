@@ -1,0 +1,65 @@
+"""The trials and settings of a campaign in its store; nothing else writes events there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bo_stream.campaign.changes import replayed
+from bo_stream.campaign.history import Event, TrialHistory
+from bo_stream.campaign.records import Row
+from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.storage.store import Store
+
+__all__ = ["Ledger"]
+
+PARTS = ("fit", "acquisition", "evaluation", "update", "score", "store")
+
+
+class Ledger:
+    """Trials and settings of a campaign, as they follow from the events in its store.
+
+    Args:
+        store: The store, which has the campaign.
+        name: Name of the campaign.
+        settings: Its settings, in which ``changes`` are taken into account.
+        changes: Number of changes of settings in the store so far.
+
+    Attributes:
+        settings: The current settings.
+        budget: Number of trials in all that this process keeps to; None: no limit.
+        history: The trials, as last read.
+        row: Seconds spent so far, by part.
+    """
+
+    def __init__(self, store: Store, name: str, settings: Settings, changes: int = 0) -> None:
+        self.store, self.name, self.settings = store, name, settings
+        self.budget, self.history, self._changes = settings.budget, TrialHistory(), changes
+        self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
+
+    def refresh(self) -> TrialHistory:
+        """All trials in the store now."""
+        new = self.store.events_since(self.name, self.history.num_events)
+        return self._move_to(self.history.extended(new))
+
+    def record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event:
+        """Store the event that follows from all trials in the store; an empty one is not stored."""
+        with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:
+            new = transaction.events_since(self.history.num_events)
+            history = self._move_to(self.history.extended(new))
+            event = event_after(history) or {}
+            if event:
+                transaction.append(event)
+                history = history.extended([event])
+        self._move_to(history)
+        return event
+
+    def _move_to(self, history: TrialHistory) -> TrialHistory:
+        """Take over a later history, and the settings that were changed before it ends."""
+        new = history.changes[self._changes :]
+        if new:
+            self.settings = replayed(self.settings, new)
+            self._changes = len(history.changes)
+            if any("budget" in change for change in new):
+                self.budget = self.settings.budget
+        self.history = history
+        return history
