@@ -3,10 +3,16 @@
 from acquisitions.build import NAMES, PoolPolicy, build, register
 from acquisitions.classes import BALD, PredictiveEntropy
 from acquisitions.local_search import LatentLogExpectedImprovement, LocalSearch
-from acquisitions.nipv import NIPV, response_nipv
-from acquisitions.pool import MaxVariance, Random, near_most_uncertain, select_from_pool
 from acquisitions.thompson import ThompsonSampling
 from acquisitions.trust_region import TrustRegionSampling, TrustRegionSearch
+from acquisitions.variance import (
+    NIPV,
+    MaxVariance,
+    Random,
+    near_most_uncertain,
+    response_nipv,
+    select_from_pool,
+)
 
 __all__ = [
     "BALD",

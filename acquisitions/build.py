@@ -34,9 +34,15 @@ from acquisitions.closed import (
     scales,
 )
 from acquisitions.domain import Domain
-from acquisitions.nipv import NIPV, response_nipv
-from acquisitions.pool import MaxVariance, Random, near_most_uncertain, select_from_pool
 from acquisitions.thompson import ThompsonSampling
+from acquisitions.variance import (
+    NIPV,
+    MaxVariance,
+    Random,
+    near_most_uncertain,
+    response_nipv,
+    select_from_pool,
+)
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.errors import InputError
