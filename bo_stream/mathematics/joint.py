@@ -47,6 +47,10 @@ __all__ = [
 ]
 
 
+PARTS = ("plus", "coefficients", "spread", "on_features")
+"""What a joint posterior computes once of its points, whatever data are added to the process."""
+
+
 @dataclass(frozen=True)
 class Joint:
     """Joint posterior with covariance ``k(x, z) - a_x'a_z + V_x'V_z - W_x'W_z``.
@@ -61,6 +65,8 @@ class Joint:
         rows: ``a``, ``batch x o x q x r``.
         L: Lower triangular, ``o x r x r``, or None.
         less: ``W``, each ``batch x o x p x q`` for p points of data.
+        features: Where the process has another form, without a kernel: the functions ``V`` of that
+            form, ``batch x q x d`` to ``batch x o x q x r``.
     """
 
     mean: Tensor
@@ -69,6 +75,7 @@ class Joint:
     rows: Tensor
     L: Tensor | None = None
     less: tuple[Tensor, ...] = ()
+    features: Callable[[Tensor], Tensor] | None = None
 
     @lasting_property
     def plus(self) -> Tensor | None:
@@ -82,6 +89,16 @@ class Joint:
         """``L^-T V``: coefficients of ``V_x'V_z`` as a function of x, ``batch x o x q x r``."""
         V = cast(Tensor, self.plus)
         return V if self.L is None else solved_rows(self.L.mT, V, upper=True)
+
+    @lasting_property
+    def spread(self) -> Tensor:
+        """``a - L^-T V``: with it ``a_x'a_z - V_x'V_z`` is one product, ``batch x o x q x r``."""
+        return self.rows if self.L is None else self.rows - self.coefficients
+
+    @lasting_property
+    def on_features(self) -> Tensor:
+        """``V`` of the form without a kernel, ``batch x o x q x r``."""
+        return cast(Tensor, self.plus) if self.features is None else self.features(self.X)
 
     def variance(self) -> Tensor:
         """Marginal variances, ``batch x o x q``."""
@@ -106,25 +123,22 @@ class Joint:
         def on(columns: Tensor) -> Tensor:
             return columns if M is None else columns @ M
 
-        def inner(rows: Tensor, others: Tensor) -> Tensor:
-            """``A (B' M)`` as the transpose of ``(M'B) A'``, which is the faster product where A is
-            stored by columns and B has few rows.
-            """
-            return ((others if M is None else M.mT @ others) @ rows.mT).mT
-
         batched = self.X.ndim > 2 and other.X.ndim == 2
-        left = self._flat() if batched else self  # a product with many points is one product
-        terms = []
-        if self.kernel is not None:
-            terms.append(on(cross_kernel(self.kernel, left.X, other.X)))
-            terms.append(-inner(left.rows, other.rows))
-        if left.plus is not None and other.plus is not None:
-            terms.append(inner(left.plus, other.plus))
-        cov = sum(terms[1:], terms[0])
+        flat = flattened if batched else lambda rows: rows  # one product with many points
+        if self.kernel is None:
+            cov = product(flat(cast(Tensor, self.plus)), on(cast(Tensor, other.plus).mT))
+        else:
+            X = self.X.flatten(0, -2) if batched else self.X
+            cov = on(cross_kernel(self.kernel, X, other.X))
+            if self is other and self.L is not None:
+                V = cast(Tensor, self.plus)
+                cov = cov - self.rows @ self.rows.mT + V @ V.mT
+            else:
+                cov = reduced(cov, flat(self.rows), on(other.spread.mT))
         if batched:
             cov = cov.unflatten(-2, self.X.shape[:-1]).movedim(0, -3)
         for W, others in zip(self.less, other.less, strict=True):
-            cov = cov - products(W.mT, on(others))
+            cov = reduced(cov, W.mT, on(others))
         return cov
 
     def joined(self, other: Joint) -> Joint:
@@ -137,8 +151,8 @@ class Joint:
             rows=torch.cat([self.rows, other.rows], -2),
             less=tuple(torch.cat(pair, -1) for pair in pairs),
         )
-        for name in ("plus", "coefficients"):
-            if self.L is not None and name in vars(self):
+        for name in PARTS:
+            if vars(self).get(name) is not None:
                 vars(both)[name] = torch.cat([getattr(self, name), getattr(other, name)], -2)
         return both
 
@@ -153,16 +167,8 @@ class Joint:
             W = torch.linalg.solve_triangular(L, f.covariance(self), upper=False)
         mean = (self.mean.unsqueeze(-1) + products(W.mT, r)).squeeze(-1)
         new = replace(self, mean=mean, less=(*self.less, W))
-        vars(new).update({k: v for k, v in vars(self).items() if k in ("plus", "coefficients")})
+        vars(new).update({k: v for k, v in vars(self).items() if k in PARTS})
         return new
-
-    def _flat(self) -> Joint:
-        """The same points without batch and data."""
-        X, mean = self.X.reshape(-1, self.X.shape[-1]), flattened(self.mean.unsqueeze(-1))[..., 0]
-        flat = Joint(mean, X, self.kernel, flattened(self.rows), self.L)
-        if self.plus is not None:
-            vars(flat)["plus"] = flattened(self.plus)
-        return flat
 
     def operator(self) -> LinearOperator:
         """The covariance ``batch x o x q x q`` as an operator whose diagonal is cheap."""
@@ -193,6 +199,20 @@ def products(rows: Tensor, others: Tensor) -> Tensor:
     shape = rows.shape[:-3], rows.shape[-2]
     product = flattened(rows) @ others
     return product.unflatten(-2, (*shape[0], shape[1])).movedim(0, -3)
+
+
+def product(A: Tensor, B: Tensor) -> Tensor:
+    """``A B``, as the transpose of ``B'A'`` if that has fewer rows, which is faster."""
+    return A @ B if A.shape[-2] <= B.shape[-1] else (B.mT @ A.mT).mT
+
+
+def reduced(C: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    """``C - A B`` as from `product`; without batch the product has no memory of its own."""
+    if not (C.ndim == A.ndim == B.ndim == 3 and len(A) == len(B) >= len(C)):
+        return C - products(A, B)
+    if A.shape[-2] <= B.shape[-1]:
+        return torch.baddbmm(C, A, B, alpha=-1.0)
+    return torch.baddbmm(C.mT, B.mT, A.mT, alpha=-1.0).mT
 
 
 def flattened(rows: Tensor) -> Tensor:
@@ -390,7 +410,7 @@ class FeatureIntegral:
         half = torch.linalg.solve_triangular(L, B, upper=False)
         return cls(torch.linalg.solve_triangular(L, half.mT, upper=False))
 
-    @property
+    @lasting_property
     def total(self) -> Tensor:
         """Weighted sum of the variances, ``batch x o``."""
         total = self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
@@ -399,19 +419,19 @@ class FeatureIntegral:
     def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``."""
         few, many = sorted((a, b), key=lambda joint: joint.mean.shape[-1])
-        left = self._across(self._across(cast(Tensor, few.plus)) @ self.M)
-        product = left @ cast(Tensor, many.plus).mT
-        return product if few is a else product.mT
+        left = self._across(products(self._across(few.on_features), self.M))
+        gram = left @ many.on_features.mT
+        return gram if few is a else gram.mT
 
     def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``, ``batch x o x q``."""
-        V = self._across(cast(Tensor, a.plus))
-        return ((V @ self.M) * V).sum(-1)
+        V = self._across(a.on_features)
+        return (products(V, self.M) * V).sum(-1)
 
     def conditioned(self, factors: Factors) -> FeatureIntegral:
         """The sums under the process conditioned on data: O(q^2 r)."""
         f, L, _ = factors
-        G = torch.linalg.solve_triangular(L, self._across(cast(Tensor, f.plus)), upper=False)
+        G = torch.linalg.solve_triangular(L, self._across(f.on_features), upper=False)
         return FeatureIntegral(self.M, (*self.G, G))
 
     def _across(self, V: Tensor) -> Tensor:

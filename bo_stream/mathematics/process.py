@@ -358,12 +358,14 @@ class Process:
         key, sums = vars(self).get("_kept_integral", ((), None))
         if sums is None or not all(map(_same, key, (points, weights))):
             key = points.clone(), weights.clone()
-            if self.kernel is None:
-                sums = FeatureIntegral.over(self.basis, self.L, *key)
-            else:
-                sums = PointIntegral(self.at(key[0]), key[1])
+            sums = self._summed(*key)
             vars(self)["_kept_integral"] = key, sums
         return cast(Integral, sums)
+
+    def _summed(self, points: Tensor, weights: Tensor) -> Integral:
+        if self.kernel is None:
+            return FeatureIntegral.over(self.basis, self.L, points, weights)
+        return PointIntegral(self.at(points), weights)
 
     @property
     def has_moments(self) -> bool:

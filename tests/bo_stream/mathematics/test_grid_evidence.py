@@ -18,6 +18,7 @@ from bo_stream.mathematics.grid_evidence import (
     dropped_share,
 )
 from bo_stream.mathematics.grid_kernel import CholeskyRoot, Eigenbasis
+from bo_stream.mathematics.joint import FeatureIntegral
 from bo_stream.mathematics.kernels import product_factors
 from bo_stream.mathematics.process import Process, conditioned_on
 from bo_stream.testing.base import close
@@ -105,6 +106,22 @@ def test_integrated_products_of_covariances(route: str) -> None:
     close(integral.total, at_T.variance() @ weights, 1e-9)
     close(integral.gram(at_Z, at_Z), (cov * weights) @ cov.mT, 1e-9)
     close(integral.gram_diagonal(at_Z), cov.square() @ weights, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["RBF", "Matern"])
+def test_sums_over_more_points_than_features(name: str) -> None:
+    """They are on features, also given more points."""
+    own = Stream(kernel(name, 2), (14, 12), n=45, route="data")
+    process, T, Z = own.process(), points(300, 2, 3), points(4, 2, 9)
+    weights = torch.linspace(0.1, 1.0, 300, dtype=torch.float64)
+    ones = torch.ones(1, 4).double()
+    for each in (process, conditioned_on(process, points(4, 2, 5), ones, ones)):
+        integral, at_Z, at_T = each.integral(T, weights), each.at(Z), each.at(T)
+        assert isinstance(integral, FeatureIntegral)
+        cov = at_Z.covariance(at_T)
+        close(integral.total, at_T.variance() @ weights, 1e-8)
+        close(integral.gram(at_Z, at_Z), (cov * weights) @ cov.mT, 1e-8)
+        close(integral.gram_diagonal(at_Z), cov.square() @ weights, 1e-8)
 
 
 @pytest.mark.parametrize("route", ROUTES)
