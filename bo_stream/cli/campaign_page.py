@@ -12,7 +12,7 @@ from bo_stream.campaign import figures
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.records import environment
 from bo_stream.campaign.space import Pool
-from bo_stream.campaign.storage.store import ReadOnlyStore
+from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.cli.page import PageTable, Picture, Section, describe, facts, page
 from bo_stream.errors import BudgetError, InputError
 
@@ -53,7 +53,7 @@ def campaign_page(
         limits: Limits of the page's size.
     """
     most, ledger = limits or PageLimits(), campaign.ledger
-    view = Campaign.resume(ReadOnlyStore(ledger.store, ledger.name), ledger.name)
+    view = Campaign.resume(MemoryStore.copy_of(ledger.store, ledger.name), ledger.name)
     view.budget = campaign.budget
     trials, running = view.trials(), view.running()
     try:

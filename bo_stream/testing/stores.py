@@ -97,7 +97,6 @@ class StoreContract:
         campaign = Campaign(space, "exact", store=store, name="c", seed=0, initial=3)
         campaign.tell(campaign.ask(4).assign(y=[1.0, 2.0, 0.5, 1.5]))
         campaign.ask()
-        store.flush()
         again = Campaign.resume(store, "c")
         assert again.trials().equals(campaign.trials())
         assert again.ask().index.tolist() == [5]

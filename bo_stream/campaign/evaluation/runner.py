@@ -159,7 +159,6 @@ def run_campaign(
             warnings.warn(text, stacklevel=3)
     finally:
         evaluator.close()
-        ledger.store.flush()
         ended()
 
 

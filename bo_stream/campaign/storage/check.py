@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, select
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from bo_stream.campaign.storage import sql_engine
 from bo_stream.campaign.storage.sql_store import (
-    LAST_EVENT,
-    SETTINGS,
+    EVENTS_SINCE,
     campaigns,
-    events,
+    explain_errors,
     has_tables,
-    is_sealed,
+    make,
+    parse,
+    structure,
     unsealed,
 )
 from bo_stream.errors import StateError
 
 __all__ = ["Checked", "check_store"]
 
-UNREADABLE = (SQLAlchemyError, ValueError, TypeError, OverflowError)
-"""What reading a damaged page or damaged JSON may raise."""
 SHOWN = 12
 """Numbers of damaged events that are shown."""
-
-_event = select(events.c.payload).where(
-    events.c.campaign == bindparam("name"), events.c.number == bindparam("number")
-)
 
 
 @dataclass(frozen=True)
@@ -62,17 +54,15 @@ def check_store(url: str) -> list[Checked]:
     Raises:
         StateError: if the database cannot be read at all, or has no campaign.
     """
-    parsed, names = sql_engine.parse(url), set[str]()
-    alone = not sql_engine.has_log(parsed)
-    engine = sql_engine.make(parsed, readonly=parsed.get_backend_name() == "sqlite")
+    parsed = parse(url)
+    engine = make(parsed, readonly=True)
+    found: list[Checked] = []
     try:
-        with sql_engine.explain_errors(parsed), engine.connect() as connection:
-            errors = sql_engine.structure(connection)
+        with explain_errors(parsed), engine.connect() as connection:
+            errors = structure(connection)
             if has_tables(connection):
-                names.update(connection.scalars(select(campaigns.c.name)))
-                names.update(connection.scalars(select(events.c.campaign).distinct()))
-            found = [_checked(connection, name, errors) for name in sorted(names)]
-            missing = sql_engine.missing_log(connection) if alone else None
+                stored = connection.execute(select(campaigns).order_by(campaigns.c.name)).all()
+                found = [_checked(connection, row.name, row.settings, errors) for row in stored]
     finally:
         engine.dispose()
     if not found:
@@ -81,41 +71,26 @@ def check_store(url: str) -> list[Checked]:
             errors or "a database without campaigns",
             "Correct the URL, or restore the store from a copy.",
         )
-    if missing:
-        warnings.warn(missing, stacklevel=2)
     return found
 
 
-def _checked(connection: Connection, name: str, errors: str) -> Checked:
+def _checked(connection: Connection, name: str, settings: object, errors: str) -> Checked:
     """What can be read of a campaign, event by event."""
-    stored = _value(connection, SETTINGS, name=name)
     damage = [errors] if errors else []
-    if unsealed(name, 0, stored, required=False) is None:
+    if unsealed(name, 0, settings) is None:
         damage.append("its settings are damaged")
-    required, lost, whole, trials = is_sealed(stored), [], 0, 0
+    last, lost, whole, trials = 0, list[int](), 0, 0
     try:
-        last = connection.scalar(LAST_EVENT, {"name": name}) or 0
-    except UNREADABLE:
-        last = 0
-        damage.append("its number of events cannot be read")
-    for number in range(1, last + 1):
-        stored = _value(connection, _event, name=name, number=number)
-        event = unsealed(name, number, stored, required)
-        if event is None:
-            lost.append(number)
-            continue
-        required |= is_sealed(stored)
-        whole, trials = whole + 1, trials + len(event.get("trials", ()))
+        for number, stored in connection.execute(EVENTS_SINCE, {"name": name, "count": 0}):
+            event = unsealed(name, number, stored)
+            lost += range(last + 1, number + (event is None))
+            last = number
+            if event is not None:
+                whole, trials = whole + 1, trials + len(event.get("trials", ()))
+    except SQLAlchemyError:
+        damage.append(f"events after {last} cannot be read")
     if lost:
         listed = ", ".join(map(str, lost[:SHOWN]))
         more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
         damage.append(f"events {listed}{more} of {last} are damaged or lost")
     return Checked(name, whole, trials, "; ".join(damage))
-
-
-def _value(connection: Connection, query: Select[Any], **keys: str | int) -> object:
-    """What a query finds; None if it cannot be read."""
-    try:
-        return connection.scalar(query, keys)
-    except UNREADABLE:
-        return None

@@ -1,9 +1,12 @@
-"""Campaigns in a database: SQLite or PostgreSQL.
+"""Campaigns in a database: SQLite or PostgreSQL, by URL.
 
 Rows of events are only added. The two newest snapshots are kept, so that their size does not grow
 with the number of fits. Events, settings and snapshots have checksums, so that damage is noticed;
-stores of earlier releases have none, and from the first checksum of a campaign on, all its events
-have one.
+those of earlier releases may have none.
+
+Commits to SQLite are on disk when they return (write-ahead log, ``synchronous=FULL``), and in the
+file itself (``wal_autocheckpoint=1``), so that a copy of the file has them. Writers lock the
+database with their first statement (``BEGIN IMMEDIATE``) and wait for each other.
 """
 
 from __future__ import annotations
@@ -12,18 +15,21 @@ import hashlib
 import json
 import os
 import signal
+import sqlite3
 import threading
-import time
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import (
     JSON,
+    URL,
     Column,
     Connection,
     Engine,
@@ -31,39 +37,43 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
+    Select,
     String,
     Table,
     bindparam,
+    create_engine,
     delete,
     func,
     insert,
     inspect,
+    make_url,
     select,
 )
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from bo_stream.campaign.history import Event
-from bo_stream.campaign.storage import sql_engine
-from bo_stream.campaign.storage.sql_engine import damaged, explain_damage, explain_errors
 from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction
 from bo_stream.errors import InputError, StateError
 
 __all__ = [
+    "EVENTS_SINCE",
     "Database",
     "campaigns",
     "defer_interrupts",
-    "events",
+    "explain_errors",
     "has_tables",
-    "is_sealed",
+    "make",
+    "parse",
+    "structure",
     "unsealed",
 ]
 
+TIMEOUT = 60.0
+"""Seconds that a writer waits for the others."""
+
 KEPT = 2
 """Snapshots kept of a campaign: the newest one, and one in case it is damaged."""
-
-SECONDS, SHARE = 0.5, 0.05
-"""What moving the log to the file may take in all: these seconds, and this share of the time since
-the store was opened."""
 
 VERSION = 1
 """Version of the layout; a release refuses stores of newer versions."""
@@ -113,14 +123,18 @@ EVENTS_SINCE = (
     .order_by(events.c.number)
 )
 LAST_EVENT = select(func.max(events.c.number)).where(_of_campaign)
-LAST_SNAPSHOT = select(func.max(snapshots.c.number)).where(
-    snapshots.c.campaign == bindparam("name")
-)
 NEW_EVENT = insert(events)
+SNAPSHOTS = (
+    select(snapshots)
+    .where(snapshots.c.campaign == bindparam("name"))
+    .order_by(snapshots.c.number.desc())
+)
+LAST_SNAPSHOT = SNAPSHOTS.with_only_columns(snapshots.c.number).limit(1)
 LOCK_CAMPAIGN = (
     select(campaigns.c.name).where(campaigns.c.name == bindparam("name")).with_for_update()
 )
 SETTINGS = select(campaigns.c.settings).where(campaigns.c.name == bindparam("name"))
+NAMES = select(campaigns.c.name).order_by(campaigns.c.name)
 
 
 class Database:
@@ -148,16 +162,15 @@ class Database:
         url: str,
         *,
         snapshot_every: int = SNAPSHOT_EVERY,
-        timeout: float = sql_engine.TIMEOUT,
+        timeout: float = TIMEOUT,
         readonly: bool | None = None,
     ) -> None:
-        self._url = sql_engine.parse(url)
+        self._url = parse(url)
         self.snapshot_every, self._timeout = snapshot_every, timeout
-        self.readonly = not sql_engine.is_writable(self._url) if readonly is None else readonly
-        self._sealed = set[str]()  # campaigns all of whose events have a checksum
-        self._alone = not sql_engine.has_log(self._url)  # before a connection makes a log
-        self._opened, self._checkpoints = time.monotonic(), 0.0
-        self._connect()
+        self.readonly = not _is_writable(self._url) if readonly is None else readonly
+        self._engine, self._process = make(self._url, timeout, self.readonly), os.getpid()
+        self._tables_seen = False
+        weakref.finalize(self, _close, self._engine, self._process)
         self._has_tables()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -165,55 +178,38 @@ class Database:
         options["readonly"] = self.readonly
         return partial(type(self), **options), (self._url.render_as_string(hide_password=False),)
 
-    def flush(self) -> None:
-        """Move what SQLite has in its log to the file, so that a copy of the file has it."""
-        if not self.readonly and self._has_tables():
-            sql_engine.checkpoint(self._engine, self._timeout)
-
     def close(self) -> None:
         """Close the connections; they are made again when they are needed."""
-        self._closing()
-        self._connect()
+        self._engine.dispose()
 
     # -- campaigns -------------------------------------------------------------------------------
 
     def create(self, name: str, settings: dict[str, Any]) -> None:
         """Create a campaign."""
-        self._check_writable()
         row = {"name": name, "settings": _sealed(name, 0, settings)}
         new = not self._has_tables()
-        with explain_errors(self._url):
-            if new:
-                sql_engine.enable_wal(self._engine)
-            try:
-                with sql_engine.writing(self._engine) as connection:
-                    _create_tables(connection)
-                    connection.execute(insert(campaigns).values(row))
-                    sql_engine.mark(connection, behind=False)
-            except IntegrityError as error:
-                raise StateError("a new name", repr(name), "Choose another name.") from error
-        self._checkpoint()
+        with self._writing() as connection:
+            _create_tables(connection)
+            if connection.scalar(LOCK_CAMPAIGN, {"name": name}) is not None:
+                raise StateError("a new name", repr(name), "Choose another name.")
+            connection.execute(insert(campaigns).values(row))
+        if new and self._engine.dialect.name == "sqlite":
+            # for good; it fails while others write, one of which will do it
+            with suppress(SQLAlchemyError), self._engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
 
     def settings(self, name: str) -> dict[str, Any] | None:
         """Settings of a campaign."""
-        with self._reading() as connection:
-            if connection is None:
-                return None
-            stored = connection.execute(SETTINGS, {"name": name}).one_or_none()
-            if stored is None:
-                return None
-            settings = unsealed(name, 0, stored[0], required=False)
+        for (stored,) in self._read(SETTINGS, name=name):
+            settings = unsealed(name, 0, stored)
             if settings is None:
-                raise damaged(f"damaged settings of campaign {name!r}")
-            if is_sealed(stored[0]):
-                self._sealed.add(name)
+                raise _damaged(f"damaged settings of campaign {name!r}")
             return settings
+        return None
 
     def names(self) -> list[str]:
         """Names of all campaigns."""
-        query = select(campaigns.c.name).order_by(campaigns.c.name)
-        with self._reading() as connection:
-            return [] if connection is None else list(connection.scalars(query))
+        return [name for (name,) in self._read(NAMES)]
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -223,20 +219,7 @@ class Database:
         Raises:
             StateError: if one of them is damaged or lost.
         """
-        with self._reading() as connection:
-            return [] if connection is None else self._events_since(connection, name, count)
-
-    def _events_since(self, connection: Connection, name: str, count: int) -> list[Event]:
-        found: list[Event] = []
-        required = name in self._sealed
-        for number, stored in connection.execute(EVENTS_SINCE, {"name": name, "count": count}):
-            event = unsealed(name, number, stored, required)
-            expected = count + len(found) + 1
-            if event is None or number != expected:
-                raise damaged(f"a damaged or lost event {expected} of campaign {name!r}")
-            required |= is_sealed(stored)
-            found.append(event)
-        return found
+        return _whole(name, count, self._read(EVENTS_SINCE, name=name, count=count))
 
     @contextmanager
     def transaction(self, name: str) -> Iterator[Transaction]:
@@ -244,8 +227,8 @@ class Database:
         with self._locked(name) as connection:
 
             def events_since(count: int) -> list[Event]:
-                with explain_damage():
-                    return self._events_since(connection, name, count)
+                keys = {"name": name, "count": count}
+                return _whole(name, count, connection.execute(EVENTS_SINCE, keys))
 
             def append(event: Event) -> None:
                 number = (connection.scalar(LAST_EVENT, {"name": name}) or 0) + 1
@@ -261,11 +244,10 @@ class Database:
         """Save a snapshot, and delete all but the one before it; nothing in a read-only store."""
         if self.readonly:
             return self.newest_snapshot(name)
-        mine = snapshots.c.campaign == name
         with self._locked(name) as connection:
-            number = _last_snapshot(connection, name) + 1
-            old = delete(snapshots).where(mine, snapshots.c.number <= number - KEPT)
-            connection.execute(old)
+            number = (connection.scalar(LAST_SNAPSHOT, {"name": name}) or 0) + 1
+            old = snapshots.c.number <= number - KEPT
+            connection.execute(delete(snapshots).where(snapshots.c.campaign == name, old))
             row = {
                 "campaign": name,
                 "number": number,
@@ -279,121 +261,225 @@ class Database:
 
     def newest_snapshot(self, name: str) -> int:
         """Number of the newest snapshot."""
-        with self._reading() as connection:
-            return 0 if connection is None else _last_snapshot(connection, name)
+        return sum(number for (number,) in self._read(LAST_SNAPSHOT, name=name))
 
     def snapshots(self, name: str) -> Iterator[Snapshot]:
         """Undamaged snapshots, the newest first."""
-        query = select(snapshots.c.number).where(snapshots.c.campaign == name)
-        with self._reading() as connection:
-            numbers = [] if connection is None else sorted(connection.scalars(query))
-        for number in reversed(numbers):
-            found = self._snapshot(name, number)
-            if found is None:  # another process has saved newer ones meanwhile
-                yield from self.snapshots(name)
-                return
-            if isinstance(found, Snapshot):
-                yield found
+        for row in self._read(SNAPSHOTS, name=name):
+            wrong = "is damaged; check the disk"
+            if row.version != VERSION:
+                wrong = f"has version {row.version}; use the release that saved it"
+            elif row.checksum == _checksum(row.number, row.about, row.model):
+                yield Snapshot(row.number, row.about, row.model)
                 continue
             warnings.warn(
-                f"Snapshot {number} of campaign {name!r} {found}. No outcome is lost: the "
+                f"Snapshot {row.number} of campaign {name!r} {wrong}. No outcome is lost: the "
                 "surrogate is restored from an earlier snapshot or built again from all outcomes.",
                 stacklevel=2,
             )
 
-    def _snapshot(self, name: str, number: int) -> Snapshot | str | None:
-        """A snapshot, or what is wrong with it and the remedy; None if it was deleted."""
-        mine = (snapshots.c.campaign == name, snapshots.c.number == number)
-        try:
-            with explain_errors(self._url), self._engine.connect() as connection:
-                row = connection.execute(select(snapshots).where(*mine)).one_or_none()
-        except (StateError, ValueError):  # unreadable pages, or invalid JSON
-            return "cannot be read; check the disk"
-        if row is None:
-            return None
-        if row.version != VERSION:
-            return f"has version {row.version}; use the release that saved it"
-        if row.checksum != _checksum(row.number, row.about, row.model):
-            return "is damaged; check the disk"
-        return Snapshot(row.number, row.about, row.model)
-
     # -- connections -----------------------------------------------------------------------------
-
-    def _connect(self) -> None:
-        self._engine = sql_engine.make(self._url, self._timeout, self.readonly)
-        self._process, self._tables_seen = os.getpid(), False
-        self._closing = weakref.finalize(self, _close, self._engine, self.readonly, self._process)
 
     def _has_tables(self) -> bool:
         """Whether the tables exist; a database that cannot be a store is refused."""
         if self._process != os.getpid():  # after a fork, these connections are the parent's
             self._engine.dispose(close=False)
-            self._connect()
-        if not self._tables_seen and sql_engine.may_exist(self._url):
+            self._process = os.getpid()
+        if not self._tables_seen and _may_exist(self._url):
             with explain_errors(self._url), self._engine.connect() as connection:
                 self._tables_seen = has_tables(connection)
-                errors = sql_engine.structure(connection) if self._tables_seen else ""
-                missing = sql_engine.missing_log(connection) if self._alone else None
+                errors = structure(connection) if self._tables_seen else ""
             if errors:
-                raise damaged(errors)
-            if missing:
-                warnings.warn(missing, stacklevel=2)
-            self._alone = False
+                raise _damaged(errors)
         return self._tables_seen
 
-    def _checkpoint(self) -> None:
-        begin = time.monotonic()
-        sql_engine.checkpoint(self._engine)
-        self._checkpoints += time.monotonic() - begin
+    def _read(self, query: Select[Any], **keys: Any) -> Sequence[Row[Any]]:
+        """What a query finds; nothing while there is no campaign at all."""
+        if not self._has_tables():
+            return []
+        with explain_errors(self._url), self._engine.connect() as connection:
+            return connection.execute(query, keys).all()
 
-    def _check_writable(self) -> None:
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        """A transaction that locks an SQLite database from its start; Ctrl-C waits for its end."""
         if self.readonly:
             raise StateError(
                 f"a store that may be written at {self._url.render_as_string(hide_password=True)}",
                 "one that is opened for reading only",
                 "Resume the campaign without readonly, or make the file and its folder writable.",
             )
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection | None]:
-        """A connection for reading; None while there is no campaign at all."""
-        if not self._has_tables():
-            yield None
-            return
-        with explain_errors(self._url), self._engine.connect() as connection, explain_damage():
+        with defer_interrupts(), explain_errors(self._url), self._engine.begin() as connection:
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[Connection]:
         """A transaction that locks a campaign."""
         missing = StateError("an existing campaign", repr(name), "Create it first.")
-        self._check_writable()
         if not self._has_tables():
             raise missing
-        with (
-            defer_interrupts(),
-            explain_errors(self._url),
-            sql_engine.writing(self._engine) as connection,
-        ):
+        with self._writing() as connection:
             if connection.scalar(LOCK_CAMPAIGN, {"name": name}) is None:
                 raise missing
             yield connection
-            behind = self._checkpoints > SECONDS + SHARE * (time.monotonic() - self._opened)
-            new = sql_engine.mark(connection, behind)
-        if new or not behind:
-            self._checkpoint()
 
 
-def _last_snapshot(connection: Connection, name: str) -> int:
-    return connection.scalar(LAST_SNAPSHOT, {"name": name}) or 0
+# -- databases -------------------------------------------------------------------------------------
+
+DAMAGED = (
+    "The file is damaged, and none of its trials can be read: restore it from a copy, or recover "
+    "what is left with `sqlite3 FILE .recover`."
+)
+UNWRITABLE = "Check that the file and its folder are writable."
+
+REMEDIES = {
+    "not a database": "None of its trials can be read. Correct the URL, or restore the file from a "
+    "copy; it was not changed.",
+    "malformed": DAMAGED,
+    "no such table": DAMAGED,
+    "no such column": DAMAGED,
+    "unsupported file": DAMAGED,
+    "decode": DAMAGED,
+    "corrupt": DAMAGED,
+    "locked": "Another program has locked it. End that program, and try again.",
+    "readonly": UNWRITABLE,
+    "unable to open": UNWRITABLE,
+    "full": "Free some disk space and try again; what was told before is kept.",
+    "": "Check the connection and try again: an outcome that is told twice is recorded once.",
+}
+"""What to do, by what a database says; the first that it has in its message."""
 
 
-def _close(engine: Engine, readonly: bool, process: int) -> None:
+def parse(url: str) -> URL:
+    """A URL that is valid in any working directory.
+
+    Raises:
+        InputError: for another kind of database, a missing folder, or no file.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise _no_url(repr(url)) from error
+    if parsed.get_backend_name() in ("postgresql", "postgres"):
+        plain = parsed.drivername in ("postgresql", "postgres")
+        return parsed.set(drivername="postgresql+psycopg") if plain else parsed
+    if parsed.get_backend_name() != "sqlite":
+        raise _no_url(f"a URL of {parsed.get_backend_name()}")
+    if not parsed.database or parsed.database == ":memory:":
+        raise InputError(
+            "a file of SQLite, such as 'sqlite:///oven.db'",
+            repr(url),
+            "Leave the store out for a campaign that is in memory only.",
+        )
+    path = Path(parsed.database).absolute()
+    if not path.parent.is_dir():
+        raise InputError(
+            f"an existing folder for the file {path.name}",
+            f"{path.parent}",
+            "Create it or correct the URL; an absolute path has four slashes: sqlite:////data/a.db",
+        )
+    return parsed.set(database=str(path))
+
+
+def make(url: URL, timeout: float = TIMEOUT, readonly: bool = False) -> Engine:
+    """The engine of a database; it connects when it is first used.
+
+    Args:
+        url: As `parse` returned it.
+        timeout: Seconds that a writer waits for the others, in SQLite.
+        readonly: Whether an SQLite file is opened for reading only.
+
+    Raises:
+        ImportError: if the driver is not installed; the message names the extra.
+    """
+    if url.get_backend_name() == "sqlite":
+        connect = partial(_connect, Path(url.database or ""), timeout, readonly)
+        return create_engine(url, creator=connect, json_deserializer=_decoded)
+    try:
+        return create_engine(url, pool_pre_ping=True)
+    except ImportError as error:
+        raise ImportError(
+            "A store on PostgreSQL needs psycopg: pip install 'bo_stream[postgres]'."
+        ) from error
+
+
+def _connect(path: Path, timeout: float, readonly: bool) -> sqlite3.Connection:
+    """A connection with explicit transactions and durable commits.
+
+    One for reading writes nothing, not even beside the file where that is not possible.
+    """
+    mode, log = "mode=ro" if readonly else "mode=rwc", Path(f"{path}-wal")
+    if readonly and not os.access(path.parent, os.W_OK):
+        mode = mode if log.exists() and log.stat().st_size else "immutable=1"
+    place = f"file:{quote(str(path))}?{mode}"
+    connection = sqlite3.connect(place, timeout, 0, None, check_same_thread=False, uri=True)
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA wal_autocheckpoint=1")
+    return connection
+
+
+def _decoded(text: str) -> object:
+    """What a text of JSON says; None if it is damaged."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _may_exist(url: URL) -> bool:
+    """Whether there may be a database. Looking for a missing SQLite file does not create it."""
+    return url.get_backend_name() != "sqlite" or os.path.exists(url.database or "")
+
+
+def _is_writable(url: URL) -> bool:
+    """Whether an SQLite file and its folder may be written, or the database is another one."""
+    if url.get_backend_name() != "sqlite" or not _may_exist(url):
+        return True
+    path = Path(url.database or "")
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def _close(engine: Engine, process: int) -> None:
     """Close connections, unless they are a parent process's."""
-    mine = process == os.getpid()
-    if mine and not readonly and sql_engine.may_exist(engine.url):
-        sql_engine.checkpoint(engine, patience=1.0)
-    engine.dispose(close=mine)
+    engine.dispose(close=process == os.getpid())
+
+
+@contextmanager
+def explain_errors(url: URL) -> Iterator[None]:
+    """Raise errors of a database as a `StateError` that names the remedy."""
+    try:
+        yield
+    except (SQLAlchemyError, UnicodeDecodeError) as error:  # the latter in a message of SQLite
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        message = " ".join(str(cause).split())
+        shown = url.render_as_string(hide_password=True)
+        remedy = next(remedy for words, remedy in REMEDIES.items() if words in message)
+        raise StateError(f"a database at {shown}", message, remedy) from error
+
+
+def structure(connection: Connection) -> str:
+    """What is wrong with the pages of an SQLite file; empty if nothing is.
+
+    A damaged page may read as one with fewer rows, so that this is asked before a file is used.
+    """
+    if connection.dialect.name != "sqlite":
+        return ""
+    try:
+        rows = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
+    except SQLAlchemyError as error:
+        rows = [str(getattr(error, "orig", error))]
+    return "" if rows == ["ok"] else " ".join(" ".join(rows).split())
+
+
+def _no_url(got: str) -> InputError:
+    return InputError(
+        "a URL such as 'sqlite:///oven.db' or 'postgresql://user@host/database'",
+        got,
+        "Correct the URL. Of a file, give pathlib.Path('oven.db').",
+    )
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -468,26 +554,44 @@ def _not_plain(contents: Mapping[str, Any]) -> str | None:
     return None
 
 
-def is_sealed(stored: object) -> bool:
-    """Whether stored contents have a checksum."""
-    return isinstance(stored, Mapping) and CHECKSUM in stored
-
-
-def unsealed(campaign: str, number: int, stored: object, required: bool) -> dict[str, Any] | None:
+def unsealed(campaign: str, number: int, stored: object) -> dict[str, Any] | None:
     """Contents without their checksum; None if they are damaged.
 
     Args:
         campaign: Name of the campaign.
         number: Number of the event; 0 for the settings.
-        stored: What was read.
-        required: Whether contents without a checksum are damaged.
+        stored: What was read. Earlier releases stored no checksums.
     """
-    if not isinstance(stored, Mapping):
+    if not isinstance(stored, Mapping) or not stored:
         return None
     contents = {name: value for name, value in stored.items() if name != CHECKSUM}
-    if CHECKSUM not in stored:
-        return None if required else contents
-    return contents if stored[CHECKSUM] == _digest(campaign, number, contents) else None
+    whole = CHECKSUM not in stored or stored[CHECKSUM] == _digest(campaign, number, contents)
+    return contents if whole else None
+
+
+def _whole(campaign: str, count: int, rows: Iterable[Row[Any]]) -> list[Event]:
+    """The events of rows, which are those after the first ``count`` ones.
+
+    Raises:
+        StateError: if one of them is damaged or lost.
+    """
+    found: list[Event] = []
+    for expected, row in enumerate(rows, count + 1):
+        event = unsealed(campaign, row.number, row.payload)
+        if event is None or row.number != expected:
+            raise _damaged(f"a damaged or lost event {expected} of campaign {campaign!r}")
+        found.append(event)
+    return found
+
+
+def _damaged(what: str) -> StateError:
+    """The error of reading something that is not as it was written."""
+    return StateError(
+        "a store whose events and settings are whole",
+        what,
+        "The file was not changed. Restore it from a copy; `bo-stream check STORE` lists what is "
+        "damaged, and `sqlite3 FILE .recover` recovers the rest.",
+    )
 
 
 def _digest(campaign: str, number: int, contents: Mapping[str, Any]) -> str:

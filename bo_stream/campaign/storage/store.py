@@ -1,4 +1,4 @@
-"""The interface of stores, a store in memory, and a copy in memory of a campaign of another store.
+"""The interface of stores, and a store in memory.
 
 A store holds an append-only list of events for each campaign, and the newest snapshots of its
 surrogate. Writers have exclusive transactions, in which a campaign sees all events, so that what it
@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from bo_stream.campaign.history import Event
 from bo_stream.errors import StateError
 
-__all__ = ["SNAPSHOT_EVERY", "MemoryStore", "ReadOnlyStore", "Snapshot", "Store", "Transaction"]
+__all__ = ["SNAPSHOT_EVERY", "MemoryStore", "Snapshot", "Store", "Transaction"]
 
 SNAPSHOT_EVERY = 50
 """Outcomes after which a snapshot is saved even without a fit; a resumed campaign observes those
@@ -81,9 +81,6 @@ class Store(Protocol):
     def transaction(self, name: str) -> AbstractContextManager[Transaction]:
         """A transaction, of which all events are kept, or none if it raises."""
 
-    def flush(self) -> None:
-        """Complete the file of the store, as far as other files beside it have the latest data."""
-
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
         """Save a snapshot in addition to the one before it; returns its number."""
 
@@ -95,14 +92,28 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """Events in a list that ends with the process, without snapshots."""
+    """Events in a list that ends with the process; snapshots are not saved."""
 
     durable = False
     snapshot_every = SNAPSHOT_EVERY
 
     def __init__(self) -> None:
         self._campaigns: dict[str, tuple[dict[str, Any], list[Event]]] = {}
+        self._snapshots: list[Snapshot] = []
         self._lock = threading.RLock()
+
+    @classmethod
+    def copy_of(cls, store: Store, name: str) -> Self:
+        """A copy of one campaign of a store as it is now.
+
+        A campaign that is opened in it can be asked what it would propose, without proposing it.
+        Snapshots are read before events, so that no snapshot knows of more outcomes than the
+        events, even if another process is running the campaign.
+        """
+        copy = cls()
+        copy.durable, copy._snapshots = store.durable, list(store.snapshots(name))
+        copy._campaigns[name] = (store.settings(name) or {}, store.events_since(name, 0))
+        return copy
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_lock": None}
@@ -137,44 +148,14 @@ class MemoryStore:
             yield Transaction(lambda count: self.events_since(name, count), new.append)
             self._campaigns[name][1].extend(new)
 
-    def flush(self) -> None:
-        """Do nothing: there is no file."""
-
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
         """Save nothing."""
         return self.newest_snapshot(name)
 
     def newest_snapshot(self, name: str) -> int:
-        """Number of the newest snapshot: 0, as there is none."""
-        return 0
-
-    def snapshots(self, name: str) -> Iterator[Snapshot]:
-        """No snapshots."""
-        return iter(())
-
-
-class ReadOnlyStore(MemoryStore):
-    """A campaign of a store as it is now; writes stay in memory.
-
-    A campaign that is opened through it can be asked what it would propose, without proposing it.
-    Snapshots are read before events, so that no snapshot knows of more outcomes than the events,
-    even if another process is running the campaign.
-
-    Args:
-        store: The store.
-        name: Name of a campaign in it.
-    """
-
-    def __init__(self, store: Store, name: str) -> None:
-        super().__init__()
-        self.durable = store.durable
-        self._snapshots = list(store.snapshots(name))
-        self._campaigns[name] = (store.settings(name) or {}, store.events_since(name, 0))
-
-    def newest_snapshot(self, name: str) -> int:
         """Number of the newest snapshot."""
-        return max((s.number for s in self._snapshots), default=0)
+        return max((one.number for one in self._snapshots), default=0)
 
     def snapshots(self, name: str) -> Iterator[Snapshot]:
-        """Snapshots, the newest first."""
+        """Snapshots of the store that was copied, the newest first."""
         return iter(self._snapshots)

@@ -52,7 +52,7 @@ def alter(url: str, statement: str) -> None:
     """What another program does to a database."""
     from sqlalchemy import create_engine, text
 
-    from bo_stream.campaign.storage.sql_engine import parse
+    from bo_stream.campaign.storage.sql_store import parse
 
     engine = create_engine(parse(url))
     with engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""A campaign opened through a read-only store proposes the same trials and changes nothing."""
+"""A campaign opened in a copy of its store proposes the same trials and changes nothing."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from bo_stream import Box, Campaign
 from bo_stream.campaign.effort import Optimiser
 from bo_stream.campaign.storage.open_store import open_store
-from bo_stream.campaign.storage.store import MemoryStore, ReadOnlyStore, Store
+from bo_stream.campaign.storage.store import MemoryStore, Store
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -28,7 +28,7 @@ def test_it_proposes_the_same_and_changes_nothing(store: Store) -> None:
     campaign.ask()
     events, snapshot = store.events_since("c", 0), store.newest_snapshot("c")
 
-    view = Campaign.resume(ReadOnlyStore(store, "c"), "c")
+    view = Campaign.resume(MemoryStore.copy_of(store, "c"), "c")
     assert view.trials().equals(campaign.trials())
     proposed = view.ask(2)
     view.tell(proposed.assign(y=1.0))
@@ -44,6 +44,6 @@ def test_it_proposes_the_same_and_changes_nothing(store: Store) -> None:
 def test_what_comes_later_is_not_seen(store: Store) -> None:
     campaign = Campaign(Box({"x": (0.0, 4.0)}), store=store, name="c", seed=0)
     campaign.tell(campaign.ask(2).assign(y=1.0))
-    view = Campaign.resume(ReadOnlyStore(store, "c"), "c")
+    view = Campaign.resume(MemoryStore.copy_of(store, "c"), "c")
     campaign.tell(campaign.ask().assign(y=2.0))
     assert len(view.trials()) == 2
