@@ -22,7 +22,7 @@ from torch import Tensor
 
 from acquisitions.domain import Domain
 
-__all__ = ["alternate", "climb", "maximise_in_turn", "ranked_maxima", "repeats_tell", "unseen"]
+__all__ = ["alternate", "climb", "maximise_in_turn", "repeats_tell"]
 
 ROUNDS = 12
 """Largest number of changes of discrete inputs."""
@@ -155,6 +155,7 @@ def maximise_in_turn(
     seen: Tensor,
     starts: int = STARTS,
     spread: int = SPREAD,
+    unit: Tensor | None = None,
 ) -> Tensor:
     """Maximisers of an acquisition function, ``q x d``, one after another.
 
@@ -168,6 +169,7 @@ def maximise_in_turn(
         seen: Points that are not to be repeated, ``n x d``.
         starts: Points that a search starts from.
         spread: Candidates over the feasible set.
+        unit: Unit of local steps, in widths of the box, ``d``; by default 1.
     """
     pending = acquisition.X_pending if q > 1 else None
     chosen = domain.bounds[:0]
@@ -177,8 +179,8 @@ def maximise_in_turn(
         return flat.to(X).reshape(X.shape[:-1])
 
     for _ in range(q):
-        X, _ = ranked_maxima(value, domain, near, starts=starts, spread=spread)
-        X = unseen(X, torch.cat([seen.to(chosen), chosen]), domain)[:1]
+        X, _ = _ranked_maxima(value, domain, near, unit, starts, spread)
+        X = _unseen(X, torch.cat([seen.to(chosen), chosen]), domain)[:1]
         chosen = torch.cat([chosen, X])
         if len(chosen) < q:
             parts = [chosen.to(near)] if pending is None else [pending, chosen.to(near)]
@@ -187,13 +189,13 @@ def maximise_in_turn(
 
 
 @torch.no_grad()
-def ranked_maxima(
+def _ranked_maxima(
     value: Callable[[Tensor], Tensor],
     domain: Domain,
     near: Tensor,
-    unit: Tensor | None = None,
-    starts: int = STARTS,
-    spread: int = SPREAD,
+    unit: Tensor | None,
+    starts: int,
+    spread: int,
 ) -> tuple[Tensor, Tensor]:
     """Local maxima over the feasible set and then candidates, best first, and all their values.
 
@@ -240,7 +242,7 @@ def _starts(values: Tensor, spread: int, count: int) -> Tensor:
     return torch.cat([first, torch.multinomial(weights, others)]) if others > 0 else first[:count]
 
 
-def unseen(X: Tensor, seen: Tensor, domain: Domain) -> Tensor:
+def _unseen(X: Tensor, seen: Tensor, domain: Domain) -> Tensor:
     """The points that were not seen, in order; all of them if every one was seen."""
     if not len(seen):
         return X

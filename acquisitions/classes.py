@@ -7,7 +7,6 @@ References:
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import cast
 
 import torch
@@ -26,8 +25,8 @@ from bo_stream.surrogates.counts import CountGP
 __all__ = ["BALD", "PredictiveEntropy"]
 
 
-class LabelEntropy(AcquisitionFunction):
-    """Base of acquisition functions computed from draws of the class probabilities.
+class PredictiveEntropy(AcquisitionFunction):
+    """Entropy of the label in nats; large where classes overlap, even if that is known.
 
     Args:
         model: The classifier: a `DirichletClassifier`, or a `CountGP` of `Bernoulli` outcomes.
@@ -75,22 +74,12 @@ class LabelEntropy(AcquisitionFunction):
             mean, variance = (torch.cat([torch.zeros_like(t), t], -1) for t in (mean, variance))
         return self._value(softmax_draws(mean, variance, self.num_samples)).to(X)
 
-    @abstractmethod
     def _value(self, p: Tensor) -> Tensor:
         """The value from draws of probabilities, ``S x batch_shape x C``: ``batch_shape``."""
-
-
-class PredictiveEntropy(LabelEntropy):
-    """Entropy of the label in nats; large where classes overlap, even if that is known.
-
-    The arguments are those of `BALD`.
-    """
-
-    def _value(self, p: Tensor) -> Tensor:
         return _entropy(p.mean(0))
 
 
-class BALD(LabelEntropy):
+class BALD(PredictiveEntropy):
     """Mutual information of a label and the latent functions, in nats [Houlsby2011].
 
     It is the entropy of the label minus its expected entropy given the latent functions: large

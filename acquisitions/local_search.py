@@ -20,10 +20,10 @@ from scipy.special import erfcx, ndtr
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from acquisitions.ascent import ranked_maxima, repeats_tell, unseen
+from acquisitions.ascent import maximise_in_turn, repeats_tell
 from acquisitions.domain import Domain
 from bo_stream.errors import ShapeError, UnsupportedError
-from bo_stream.mathematics.autograd import refused
+from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.exact import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
 
@@ -85,42 +85,21 @@ class LatentLogExpectedImprovement(AnalyticAcquisitionFunction):
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Condition on the posterior means at points under evaluation."""
         self.X_pending: Any = X_pending
-        process = cast(WarpedGP, self.model).latent()
-        if X_pending is not None and len(X_pending):
-            points = cast(WarpedGP, self.model).transformed(X_pending.detach())
-            process = process.believing(points.numpy(force=True))
-        self._process = process
-
-    @property
-    def process(self) -> LatentProcess:
-        """The latent process, pending points included."""
-        return self._process
+        model = cast(WarpedGP, self.model)
+        self.process = model.latent()
+        if X_pending is not None:
+            points = model.transformed(X_pending.detach())
+            self.process = self.process.believing(points.numpy(force=True))
 
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """Values at raw points ``batch_shape x 1 x d``."""
         Z = cast(WarpedGP, self.model).transformed(X).squeeze(-2)
-        values: Tensor = _Closed.apply(Z, self)
-        return values.to(X)
-
-
-class _Closed(torch.autograd.Function):
-    """Value and gradient in closed form."""
-
-    @staticmethod
-    def forward(ctx: Any, Z: Tensor, acquisition: LatentLogExpectedImprovement) -> Tensor:
         flat = Z.detach().reshape(-1, Z.shape[-1]).numpy(force=True)
-        values, slopes = log_improvement(acquisition.process, flat, acquisition.best_f_latent)
-        ctx.save_for_backward(torch.from_numpy(slopes).reshape(Z.shape).to(Z), Z)
-        return torch.from_numpy(values).reshape(Z.shape[:-1]).to(Z)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        slopes, Z = ctx.saved_tensors
-        gradient = grads[0].unsqueeze(-1) * slopes
-        if torch.is_grad_enabled():
-            (gradient,) = refused([gradient], [Z], "latent improvement")
-        return gradient, None
+        values, slopes = log_improvement(self.process, flat, self.best_f_latent)
+        value = torch.from_numpy(values).reshape(*Z.shape[:-1], 1).to(Z)
+        slope = torch.from_numpy(slopes).reshape(Z.shape).to(Z)
+        return attach(value, [Z], [slope]).squeeze(-1).to(X)
 
 
 def log_improvement(
@@ -239,18 +218,10 @@ def _feasible(
     ends = model.transformed(domain.bounds)
     scales = torch.from_numpy(process.lengthscales)
     unit = (scales / (ends[1] - ends[0]).abs()).clamp_max(1.0)
-    chosen = running.to(domain.bounds)
-    for _ in range(q):
-        acquisition.set_X_pending(chosen)
-
-        def value(X: Tensor) -> Tensor:
-            found: Tensor = acquisition(X.reshape(-1, 1, X.shape[-1]))
-            return found.reshape(X.shape[:-1])
-
-        X, _ = ranked_maxima(value, domain, near, unit)
-        seen = chosen if repeats_tell(model, domain) else torch.cat([observed, chosen])
-        chosen = torch.cat([chosen, unseen(X, seen, domain)[:1]])
-    return chosen[len(running) :].to(model.dtype)
+    running = running.to(domain.bounds)
+    acquisition.set_X_pending(running)
+    seen = running if repeats_tell(model, domain) else torch.cat([observed, running])
+    return maximise_in_turn(acquisition, domain, q, near, seen, unit=unit).to(model.dtype)
 
 
 def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array:
@@ -285,8 +256,7 @@ def _over_the_box(low: Array, high: Array, rng: np.random.Generator) -> Array:
 
 @cache
 def _sobol(dim: int) -> Array:
-    drawn: Array = SobolEngine(dim, scramble=True, seed=0).draw(SPREAD, dtype=torch.float64).numpy()
-    return drawn
+    return SobolEngine(dim, scramble=True, seed=0).draw(SPREAD, dtype=torch.float64).numpy()
 
 
 def _about_the_best(
@@ -353,13 +323,9 @@ def ascend(
         fine = f_new <= f + SUFFICIENT * _inner(slope, moved)
         _update(H, fresh, moved, g_new - g, fine)
         gain = np.where(fine, f - f_new, np.inf)
-        if fine.all():
-            z, f, g = new, f_new, g_new
-            share, longest = np.ones(len(z)), np.full(len(z), LONGEST)
-        else:
-            f, g = np.where(fine, f_new, f), np.where(fine[:, None], g_new, g)
-            z = np.where(fine[:, None], new, z)
-            share, longest = np.where(fine, 1.0, 0.25 * share), np.where(fine, LONGEST, longest)
+        f, g = np.where(fine, f_new, f), np.where(fine[:, None], g_new, g)
+        z = np.where(fine[:, None], new, z)
+        share, longest = np.where(fine, 1.0, 0.25 * share), np.where(fine, LONGEST, longest)
         step, slope = _steps(H, g, z, low, high, longest)
         live = (gain >= LEAST_GAIN) & (share >= SHORTEST)
         if not live.all():
@@ -375,13 +341,11 @@ def ascend(
 
 
 def _inner(a: Array, b: Array) -> Array:
-    product: Array = np.einsum("ij,ij->i", a, b)
-    return product
+    return cast(Array, np.einsum("ij,ij->i", a, b))
 
 
 def _times(H: Array, v: Array) -> Array:
-    product: Array = (H @ v[:, :, None])[:, :, 0]
-    return product
+    return (H @ v[:, :, None])[:, :, 0]
 
 
 def _steps(

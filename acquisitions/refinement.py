@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import torch
 from botorch.posteriors.gpytorch import GPyTorchPosterior
@@ -89,7 +90,7 @@ def refined(
         return None
     mean, covariance = posterior.mean[:, 0], posterior.distribution.covariance_matrix
     around = len(moves)
-    loss = _expected_loss(mean[:around], covariance[:around, :around])
+    loss = _expected_loss(mean[:around], covariance[:around, :around], d)
     for place, peak in enumerate(found, around):
         variance = covariance[0, 0] + covariance[place, place] - 2.0 * covariance[0, place]
         lower = bool(mean[0] - mean[place] > LOWER * variance.clamp_min(0.0).sqrt())
@@ -100,23 +101,19 @@ def refined(
 
 def _moves(d: int) -> Tensor:
     """No move, one along each input, one back, and one along each two inputs."""
-    eye = torch.eye(d)
-    pairs = [(eye[i] + eye[k]) for i in range(d) for k in range(i)]
-    return torch.cat([torch.zeros(1, d), eye, -eye, *(pair.unsqueeze(0) for pair in pairs)])
+    eye, (i, k) = torch.eye(d), torch.tril_indices(d, d, -1)
+    return torch.cat([torch.zeros(1, d), eye, -eye, eye[i] + eye[k]])
 
 
-def _expected_loss(mean: Tensor, covariance: Tensor) -> float:
+def _expected_loss(mean: Tensor, covariance: Tensor, d: int) -> float:
     """What a maximiser loses by the error of the slope, from the posterior at `_moves`."""
-    d = next(d for d in range(1, len(mean)) if 1 + 2 * d + d * (d - 1) // 2 == len(mean))
-    up, down, rest = mean[1 : 1 + d], mean[1 + d : 1 + 2 * d], mean[1 + 2 * d :]
-    H = torch.diag(up + down - 2.0 * mean[0])
-    pairs = [(i, k) for i in range(d) for k in range(i)]
-    for value, (i, k) in zip(rest, pairs, strict=True):
-        H[i, k] = H[k, i] = value + mean[0] - up[i] - up[k]
-    sizes, V = torch.linalg.eigh(H)
-    slope = torch.zeros(d, len(mean)).to(mean)
-    slope[:, 1 : 1 + d] = 0.5 * torch.eye(d).to(mean)
-    slope[:, 1 + d : 1 + 2 * d] = -slope[:, 1 : 1 + d]
+    i, k = torch.tril_indices(d, d, -1)
+    up, down, both = mean[1:].split([d, d, len(i)])
+    H = torch.diag(0.5 * (up + down) - mean[0])
+    H[i, k] = both + mean[0] - up[i] - up[k]
+    sizes, V = torch.linalg.eigh(H + H.mT)
+    half = 0.5 * torch.eye(d).to(mean)
+    slope = torch.cat([half.new_zeros(d, 1), half, -half, half.new_zeros(d, len(i))], -1)
     along = (V.mT @ slope @ covariance @ slope.mT @ V).diagonal()
     return float((0.5 * along / sizes.abs().clamp_min(1e-300)).sum())
 
@@ -141,35 +138,6 @@ class Peak:
     lost: Callable[[Tensor], tuple[float, float]]
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Sums over points z of monomials f and values y, of weights 1, |z|^2 and |z|^4.
-
-    Attributes:
-        n: Number of points.
-        A: Sums of ``f f'``, ``3 x p x p``.
-        b: Sums of ``f y``, ``3 x p``.
-        yy: Sums of ``y^2``, ``3``.
-    """
-
-    n: int
-    A: Tensor
-    b: Tensor
-    yy: Tensor
-
-    @classmethod
-    def over(cls, Z: Tensor, y: Tensor, powers: Tensor) -> _Sums:
-        """O(n p^2)."""
-        rows, square = _monomials(Z, powers), Z.square().sum(-1)
-        weights = torch.stack([torch.ones_like(square), square, square.square()])
-        A = torch.stack([rows.mT @ (w.unsqueeze(-1) * rows) for w in weights])
-        return cls(len(y), A, (weights * y) @ rows, weights @ y.square())
-
-    def __add__(self, other: _Sums) -> _Sums:
-        yy = self.yy + other.yy
-        return _Sums(self.n + other.n, self.A + other.A, self.b + other.b, yy)
-
-
 def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
     """Maximisers that no fit of less bias contradicts, the one of least expected loss first.
 
@@ -190,15 +158,15 @@ def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
         return []
     powers, scale = _powers(X.shape[-1], degrees[-1]).to(D.device), float(y.std()) + 1e-300
     D, y = D / WINDOWS[0], (y - y.mean()) / scale
-    sums, found = None, []
+    found, sums = list[Peak](), None
     for k, radius in reversed([*enumerate(WINDOWS)]):
         shell = distances < radius
         if k + 1 < len(WINDOWS):
             shell &= distances >= WINDOWS[k + 1]
-        more = _Sums.over(D[shell], y[shell], powers)
-        sums = more if sums is None else sums + more
-        fits = (_fitted(sums, centre, radius, degree, scale) for degree in degrees)
-        found += [peak for peak in fits if peak is not None]
+        more = _sums(D[shell], y[shell], powers)
+        sums = more if sums is None else _Sums(*map(torch.add, sums, more))
+        for degree in degrees:
+            found += _fitted(sums, centre, radius, degree, scale)
     kept = [peak for peak in found if not any(_contradicts(other, peak) for other in found)]
     return sorted(kept, key=lambda peak: peak.loss)
 
@@ -211,8 +179,31 @@ def _contradicts(other: Peak, peak: Peak) -> bool:
     return loss > SIGMAS * error
 
 
-def _fitted(sums: _Sums, centre: Tensor, radius: float, degree: int, scale: float) -> Peak | None:
-    """The maximiser of a fit in a window; None without one inside.
+class _Sums(NamedTuple):
+    """Sums over points z of monomials f and values y, of weights 1, |z|^2 and |z|^4.
+
+    Attributes:
+        n: Number of points.
+        A: Sums of ``f f'``, ``3 x p x p``.
+        b: Sums of ``f y``, ``3 x p``.
+        yy: Sums of ``y^2``, ``3``.
+    """
+
+    n: Tensor
+    A: Tensor
+    b: Tensor
+    yy: Tensor
+
+
+def _sums(Z: Tensor, y: Tensor, powers: Tensor) -> _Sums:
+    rows, square = _monomials(Z, powers), Z.square().sum(-1)
+    weights = torch.stack([torch.ones_like(square), square, square.square()])
+    A = torch.stack([rows.mT @ (w.unsqueeze(-1) * rows) for w in weights])
+    return _Sums(torch.tensor(len(y)), A, (weights * y) @ rows, weights @ y.square())
+
+
+def _fitted(sums: _Sums, centre: Tensor, radius: float, degree: int, scale: float) -> list[Peak]:
+    """The maximiser of a fit in a window; none without one inside.
 
     Args:
         sums: Those over the window, with the radius of the largest window as the unit.
@@ -222,9 +213,9 @@ def _fitted(sums: _Sums, centre: Tensor, radius: float, degree: int, scale: floa
         scale: The unit of the values.
     """
     powers = _powers(len(centre), degree).to(centre.device)
-    n, p = sums.n, len(powers)
-    if n < LEAST * p:
-        return None
+    p, derivatives = len(powers), _derivatives(len(centre), degree).to(centre)
+    if int(sums.n) < LEAST * p:
+        return []
     size = radius / WINDOWS[0]  # the monomials' unit becomes the radius of the window
     units = size ** -powers.sum(-1).to(centre)
     ones, squares, fourths = sums.A[:, :p, :p] * torch.outer(units, units)
@@ -236,14 +227,14 @@ def _fitted(sums: _Sums, centre: Tensor, radius: float, degree: int, scale: floa
     left = sums.yy[0] - sums.yy[1] / size**2 - coefficients @ b
     noise = left / (A[0, 0] - (inverse * twice).sum())
     covariance = noise.clamp_min(0.0) * inverse @ twice @ inverse
-    slopes = torch.einsum("kij,j->ki", _derivatives(len(centre), degree).to(A), coefficients)
-    curvatures = torch.einsum("lij,kj->lki", _derivatives(len(centre), degree).to(A), slopes)
+    slopes = torch.einsum("kij,j->ki", derivatives, coefficients)
+    curvatures = torch.einsum("lij,kj->lki", derivatives, slopes)
     z = _maximiser(coefficients, slopes, curvatures, powers)
     row = _monomials(z.unsqueeze(0), powers)[0]
     sizes, V = torch.linalg.eigh(curvatures @ row)
     if not (float(z.norm()) <= WITHIN and float(sizes.max()) < 0.0):
-        return None
-    across = V.mT @ (row @ _derivatives(len(centre), degree).to(A))
+        return []
+    across = V.mT @ (row @ derivatives)
     loss = -0.5 * ((across @ covariance * across).sum(-1) / sizes).sum() * scale
 
     def lost(x: Tensor) -> tuple[float, float]:
@@ -252,7 +243,7 @@ def _fitted(sums: _Sums, centre: Tensor, radius: float, degree: int, scale: floa
         apart = row - _monomials(other.unsqueeze(0), powers)[0]
         return float(apart @ coefficients), float(apart @ covariance @ apart) ** 0.5
 
-    return Peak(centre + radius * z, float(loss), degree, radius, lost)
+    return [Peak(centre + radius * z, float(loss), degree, radius, lost)]
 
 
 def _maximiser(coefficients: Tensor, slopes: Tensor, curvatures: Tensor, powers: Tensor) -> Tensor:

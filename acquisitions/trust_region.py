@@ -179,8 +179,7 @@ class RegionDraws:
         points: The window's points over the lengthscales, ``n x d``.
         frequencies: ``d x 512``.
         phases: 512.
-        weights: Of the features, ``512 x q``.
-        correction: Of the window's points, ``n x q``.
+        weights: Of the features and of the window's points, ``(512 + n) x q``.
     """
 
     lengthscales: Tensor
@@ -188,7 +187,6 @@ class RegionDraws:
     frequencies: Tensor
     phases: Tensor
     weights: Tensor
-    correction: Tensor
 
     @classmethod
     def of(cls, factor: Solved, y: Tensor, points: Tensor, lengthscales: Tensor, q: int) -> Self:
@@ -213,7 +211,7 @@ class RegionDraws:
         noise = torch.randn(len(y), q).to(Z) * sd
         gap = ((y - factor.mean) / unit).unsqueeze(-1) - (prior + noise).double()
         correction = torch.cholesky_solve(gap, torch.from_numpy(factor.L).to(gap)).to(f32)
-        return cls(lengthscales, Z, omega, phases, weights, correction)
+        return cls(lengthscales, Z, omega, phases, torch.cat([weights, correction]))
 
     def __len__(self) -> int:
         return self.weights.shape[1]
@@ -224,39 +222,29 @@ class RegionDraws:
         O(count (n + 512) (d + q)).
         """
         W = (steps / self.lengthscales).to(torch.float32)
-        values = [
-            (self._features(part) @ self.weights).addmm_(self._kernel(part), self.correction)
-            for part in W.split(BLOCK)
-        ]
-        return torch.cat(values)
+        return torch.cat([self._rows(part) @ self.weights for part in W.split(BLOCK)])
 
     def each_at(self, steps: Tensor) -> Tensor:
         """Every sample at steps of its own ``q x k x d``, ``q x k``: O(q k (n + 512) d)."""
         W = (steps / self.lengthscales).to(torch.float32)
-        some = max(1, BLOCK // W.shape[1])
-        parts = (t.split(some) for t in (W, self.weights.mT, self.correction.mT))
-        values = []
-        for w, a, c in zip(*parts, strict=True):
-            flat, shape = w.flatten(0, 1), w.shape[:2]
-            K = self._kernel(flat).unflatten(0, shape)
-            prior = self._features(flat).unflatten(0, shape) @ a.unsqueeze(-1)
-            values.append((prior + K @ c.unsqueeze(-1)).squeeze(-1))
+        some, values = max(1, BLOCK // W.shape[1]), []
+        for part, weights in zip(W.split(some), self.weights.mT.split(some), strict=True):
+            rows = self._rows(part.flatten(0, 1)).unflatten(0, part.shape[:2])
+            values.append((rows @ weights.unsqueeze(-1)).squeeze(-1))
         return torch.cat(values)
 
-    def _features(self, W: Tensor) -> Tensor:
-        """At points over the lengthscales, ``p x d``: ``p x 512``."""
-        return torch.addmm(self.phases, W, self.frequencies).cos_()
-
-    def _kernel(self, W: Tensor) -> Tensor:
-        """Matern-5/2 with the window's points, at points over the lengthscales: ``p x n``.
+    def _rows(self, W: Tensor) -> Tensor:
+        """Features, and Matern-5/2 with the window's points, of points over the lengthscales:
+        ``p x (512 + n)``.
 
         Distances by one matrix product are accurate to rounding times the squared norms.
         """
+        features = torch.addmm(self.phases, W, self.frequencies).cos_()
         squares = torch.addmm(self.points.square().sum(-1), W, self.points.mT, alpha=-2.0)
         squares.add_(W.square().sum(-1, keepdim=True))
         r = squares.mul_(5.0).clamp_(0.0, FARTHEST).sqrt_()
         e = r.neg().exp_()
-        return e.addcmul_(r.addcmul_(r, r, value=1.0 / 3.0), e)
+        return torch.cat([features, e.addcmul_(r.addcmul_(r, r, value=1.0 / 3.0), e)], -1)
 
 
 def worth_refining(factor: Solved, d: int) -> bool:

@@ -171,7 +171,7 @@ class _Attach(torch.autograd.Function):
         inputs, gradients = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         gradients = [grad * g for g in gradients]
         if torch.is_grad_enabled():
-            gradients = refused(gradients, inputs, "an evidence with a closed-form gradient")
+            gradients = refused(gradients, inputs, "a value with a closed-form gradient")
         return (None, None, *gradients, *(None,) * ctx.count)
 
 
