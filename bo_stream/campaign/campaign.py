@@ -26,7 +26,6 @@ from bo_stream.campaign.changes import GivenParts, continued, replayed, stored_s
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.frames import (
-    Columns,
     far_outcomes,
     find_trials,
     inputs_frame,
@@ -365,7 +364,7 @@ class Campaign:
         """
 
         def enqueued(history: TrialHistory) -> Event:
-            inputs, places = read_new_trials(self._columns.spelled(frame), self.space, history)
+            inputs, places = read_new_trials(frame, self.space, history)
             return events.asked_event(history, (), NewTrials(inputs, places), ENQUEUED)
 
         event = self._record(enqueued)
@@ -397,12 +396,10 @@ class Campaign:
         """
 
         def told(history: TrialHistory) -> Event | None:
-            event = read_told(frame, self._columns, history)
-            return event and self._in_parts(history, event)
+            return read_told(frame, self.space, self.state.outcomes, history)
 
         ids = events.changed_ids(self._record(told))
-        counts = self.settings.counts is not None
-        if not counts and (far := far_outcomes(self.ledger.history, ids)):
+        if far := far_outcomes(self.ledger.history, self.state.outcomes, ids):
             warnings.warn(
                 f"The outcomes of trials {', '.join(map(str, far))} are hundreds of interquartile "
                 "ranges away from the others. Mistakes are corrected by amend() or withdraw().",
@@ -455,8 +452,7 @@ class Campaign:
         """
 
         def amended(history: TrialHistory) -> Event | None:
-            event = read_amended(frame, self._columns, history)
-            return event and self._in_parts(history, event)
+            return read_amended(frame, self.space, self.state.outcomes, history)
 
         self._record(amended)
 
@@ -729,19 +725,10 @@ class Campaign:
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    @property
-    def _columns(self) -> Columns:
-        return Columns(self.space, self.state.outcomes, self.settings.counts)
-
     def _synced(self) -> CampaignState:
         """The current state, with what is new in the store."""
         self.state.sync()
         return self.state
-
-    def _in_parts(self, history: TrialHistory, event: Event) -> Event:
-        """An event of telling or amending: of several outcomes, with outcomes by column."""
-        named = self.settings.outcomes
-        return events.told_in_parts(history, event, named.complete) if named.several else event
 
     def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event:
         """Store the event that follows from the latest history, and follow it.
@@ -753,7 +740,7 @@ class Campaign:
         ids = events.changed_ids(event)
         if self._callbacks and ids:
             trials = [self.ledger.history.trials[id] for id in ids]
-            frame = trials_frame(trials, self._columns)
+            frame = trials_frame(trials, self.space, self.state.outcomes)
             for callback in self._callbacks:
                 callback.after_tell(self, frame.copy())
         return event
@@ -820,7 +807,7 @@ def _overtaken(before: TrialHistory, now: TrialHistory, enqueued: Sequence[Trial
     """Whether another process has asked or changed something since a proposal was made."""
     waiting = {trial.id for trial in now.enqueued}
     return (
-        now.told.revision > before.told.revision
+        now.revision > before.revision
         or len(now.changes) > len(before.changes)
         or len(now.trials) > len(before.trials)
         or any(trial.id not in waiting for trial in enqueued)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from itertools import chain
 from typing import Any, cast
@@ -18,11 +18,11 @@ from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.history import Log, Trial, TrialHistory
+from bo_stream.campaign.history import Entry, Trial, TrialHistory
 from bo_stream.campaign.learner import Learner, Stage, chosen_points, falling_back
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
-from bo_stream.campaign.outcomes.outcomes import COMPLETED, COMPLETION_NOISE
+from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.recommendation import region_of_best
 from bo_stream.campaign.settings import Settings
@@ -81,7 +81,7 @@ class CampaignState:
             if self.settings.failures != self.ledger.settings.failures:
                 self._begin()
             self._prepare()
-        due = [self._follow(column, one) for column, one in self.learners.items()]
+        due = [self._follow(outcome) for outcome in self.outcomes.learned]
         if any(due):
             self._save_snapshot()
 
@@ -103,7 +103,7 @@ class CampaignState:
     def used(self) -> list[Learner]:
         """The surrogates that are used: completion is learned once some trials failed."""
         learners = list(self.learners.values())
-        unknown = self.outcomes.completes and len(learners[-1].data.Y.unique()) < 2
+        unknown = self.outcomes.completed and len(learners[-1].data.Y.unique()) < 2
         return learners[:-1] if unknown else learners
 
     @property
@@ -196,52 +196,30 @@ class CampaignState:
         counts = settings.counts is not None
         winsorise = settings.goal != "learn" and not counts
         given = settings.initial, settings.restandardise, winsorise, counts
-        for column in self.outcomes.learned:
-            if column in self.learners:
-                self.learners[column].configure(self.stages, bounds)
+        for outcome in self.outcomes.learned:
+            if outcome.column in self.learners:
+                self.learners[outcome.column].configure(self.stages, bounds)
             else:
-                self.learners[column] = Learner(self.stages, bounds, *given)
+                self.learners[outcome.column] = Learner(self.stages, bounds, *given)
 
-    def _follow(self, column: str, learner: Learner) -> bool:
+    def _follow(self, outcome: Outcome) -> bool:
         """Let a surrogate observe its new outcomes; whether it is to be saved."""
-        log, data = self._log(column), learner.data
+        learner = self.learners[outcome.column]
+        log, data = outcome.log_of(self.history), learner.data
         if data.revision < log.revision:  # all outcomes are collected again
             data = Observations.none(learner.bounds, data.counts, log.revision)
         new = log.batches[data.batches :]
         if new:
-            found = self._tensors(column, chain.from_iterable(new))
-            data = data.extended(*found, batches=len(new))
+            trials = [self.history.trials[id] for id in chain.from_iterable(new)]
+            entries = [cast(Entry, outcome.entry_of(trial)) for trial in trials]
+            found = outcome.tensors(entries, self.like)
+            data = data.extended(self.points(trials), *found, batches=len(new))
         revised = learner.follow(data, log, self.ledger.row)
         if revised:
             self.region = None
         unsaved = learner.num_observed - learner.saved
         due = unsaved >= self.store.snapshot_every or (revised and unsaved > -math.inf)
         return learner.model is not None and due
-
-    def _log(self, column: str) -> Log:
-        """The trials that have an outcome."""
-        if self.outcomes.completes and column == COMPLETED:
-            return self.history.completed
-        return self.history.parts.get(column, self.history.told)
-
-    def _tensors(self, column: str, ids: Iterable[int]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """X, Y and Yvar (or sizes) of trials with an outcome."""
-        trials = [self.history.trials[id] for id in ids]
-        pairs = [self.outcomes.part(trial, column) for trial in trials]
-        Y, variances = self._column([y for y, _ in pairs]), [variance for _, variance in pairs]
-        completion = self.outcomes.completes and column == COMPLETED
-        fixed, Yvar = COMPLETION_NOISE if completion else self.settings.fixed_variance, None
-        if self.settings.counts is not None:
-            Yvar = self._column([trial.size for trial in trials])
-        elif variances and None not in variances:
-            Yvar = self._column(variances)
-        elif fixed is not None:
-            Yvar = torch.full_like(Y, fixed)
-        return self.points(trials), self.outcomes.sign(column) * Y, Yvar
-
-    def _column(self, values: Sequence[float | None]) -> Tensor:
-        """Values as a column, ``n x 1``."""
-        return torch.tensor(values, dtype=torch.float64).reshape(-1, 1).to(self.like)
 
     def _region(self) -> Tensor | None:
         """The region of the recommended point, if a polynomial found it."""

@@ -198,8 +198,6 @@ def changed(
     made = settings if budget is None else replace(settings, budget=budget)
     if failures is not None and failures != settings.failures:
         made = replace(made, failures=failures)
-        if made.counts is not None:
-            made.outcomes.refuse_counts()
         made = made.with_defaults()
     if surrogate is not None:
         chosen, usual = as_named(surrogate), made.fit == made.usual_fit

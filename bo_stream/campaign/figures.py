@@ -10,7 +10,7 @@ import pandas as pd
 
 from bo_stream.campaign import results
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.outcomes.outcomes import noise_column
+from bo_stream.campaign.outcomes.outcome import noise_column
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box, Pool, Space
 from bo_stream.campaign.space.inputs import Range

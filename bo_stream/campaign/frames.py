@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import time
 import warnings
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count
 from statistics import quantiles
 from typing import Any
 
@@ -14,24 +13,16 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_scalar
 
-from bo_stream.campaign.history import (
-    Event,
-    Trial,
-    TrialHistory,
-    amended_event,
-    is_same,
-    told_event,
-)
+from bo_stream.campaign.history import Entry, Event, Trial, TrialHistory, changed_ids
 from bo_stream.campaign.names import OWN, in_spelling
-from bo_stream.campaign.outcomes.count import Count
+from bo_stream.campaign.outcomes.outcome import Measured
 from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.space.columns import told_apart
-from bo_stream.campaign.space.inputs import CLOSE, Category, Input
+from bo_stream.campaign.space.inputs import CLOSE, Category
 from bo_stream.errors import InputError, StateError
 
 __all__ = [
-    "Columns",
     "far_outcomes",
     "find_trials",
     "inputs_frame",
@@ -45,102 +36,30 @@ __all__ = [
 ROUNDED = 5.1e-6
 """Largest relative difference of an input from the one that was asked for, as it is printed."""
 
+LABELS = ("key", "note", "notes")
+"""Columns that describe a row, unless they are inputs or outcomes."""
 
-@dataclass(frozen=True)
-class Columns:
-    """What the columns of a user's frames are.
+FAR, FEWEST = 200.0, 8
+"""Interquartile ranges from the median from which on an outcome is far from the others, and the
+number of outcomes from which on that is judged."""
 
-    Attributes:
-        space: The inputs.
-        named: The outcomes, unless they are counts.
-        counts: What the outcomes are, if they are counts.
-    """
+SAMPLED = 500
+"""Number of outcomes that quartiles are taken from."""
 
-    space: Space
-    named: OutcomeSet
-    counts: Count | None = None
-
-    @property
-    def outcomes(self) -> list[str]:
-        """Columns of outcomes and noise variances, or of counts and sizes."""
-        return self.named.known_columns if self.counts is None else self.counts.columns
-
-    def spelled(self, frame: Any) -> pd.DataFrame:
-        """A user's frame with the columns as they are named here.
-
-        Raises:
-            InputError: for what is not a frame with rows, or several columns of one name.
-        """
-        check_frame(frame)
-        return in_spelling(frame, {*self.space.names, *self.outcomes, *OWN})
-
-    def rows(self, frame: pd.DataFrame, history: TrialHistory) -> list[tuple[Any, ...]]:
-        """What the rows of a frame tell: outcomes, variances and sizes; or outcomes by column."""
-        if self.counts is None:
-            return self.named.rows(frame, history)
-        k, n = (values.tolist() for values in self.counts.values(frame))
-        return [(one, None, of) for one, of in zip(k, n, strict=True)]
-
-
-def check_frame(frame: Any) -> None:
-    """Refuse what is not a frame with rows.
-
-    Raises:
-        InputError: naming what it is.
-    """
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(
-            "a DataFrame with one row per trial", type(frame).__name__, "Use the frame of ask()."
-        )
-    if not len(frame):
-        raise InputError("at least one row", "none", "Leave the call out.")
-
-
-def read_corrections(
-    frame: pd.DataFrame, columns: Columns, history: TrialHistory
-) -> list[tuple[Any, ...]]:
-    """Corrected outcomes in a frame; columns that are left out keep their values.
-
-    Raises:
-        InputError, NoiseError: for invalid columns, ids or values.
-        StateError: for trials without an outcome.
-    """
-    _check_columns(frame, columns.space, columns.outcomes)
-    ids = given_ids(frame)
-    if ids is None or not any(column in frame for column in columns.outcomes):
-        raise InputError(
-            f"trial ids, and a column among {', '.join(columns.outcomes)}",
-            f"columns {', '.join(map(str, frame.columns))}",
-            "Give the ids in the index or in a column trial, with the corrected outcomes.",
-        )
-    trials = find_trials(ids, history)
-    check_inputs(frame, columns.space, trials)
-    counts = columns.counts
-    if counts is None:
-        return columns.named.corrections(frame, trials, history)
-    without = [trial.id for trial in trials if trial.status in ("running", "failed")]
-    if without:
-        raise StateError("trials with an outcome", f"{without} without", "Tell these with tell().")
-    for name, column in (("y", counts.column), ("size", counts.size)):
-        if column is not None and column not in frame:
-            frame = frame.assign(**{column: _column([getattr(t, name) for t in trials])})
-    rows = zip(trials, columns.rows(frame, history), strict=True)
-    return [
-        (trial.id, *row)
-        for trial, row in rows
-        if trial.status == "withdrawn" or not _same_outcome(trial, row)
-    ]
+MIXED_UP = 0.1
+"""Share of an input's range from which on a difference is taken for a mix-up of rows."""
 
 
 def read_new_trials(
-    frame: pd.DataFrame, space: Space, history: TrialHistory
+    frame: Any, space: Space, history: TrialHistory
 ) -> tuple[np.ndarray, list[int] | None]:
-    """Inputs and places of the new trials in a frame.
+    """Inputs and places of the new trials in a user's frame.
 
     Raises:
         InputError: for invalid columns or values.
     """
-    _check_columns(frame, space)
+    frame = _spelled(frame, space, ())
+    _check_columns(frame, space, ())
     inputs, places = _inputs(frame, space)
     _check_free(space, history, places or [])
     return inputs, places
@@ -196,16 +115,11 @@ def inputs_frame(trials: list[Trial], space: Space) -> pd.DataFrame:
     return frame
 
 
-def trials_frame(trials: list[Trial], columns: Columns) -> pd.DataFrame:
+def trials_frame(trials: list[Trial], space: Space, outcomes: OutcomeSet) -> pd.DataFrame:
     """Trials with outcome, status and reason, one per row; ``y`` of counts is their rate."""
-    frame = inputs_frame(trials, columns.space).assign(**columns.named.shown(trials))
-    counts = columns.counts
-    if counts is not None:
-        k, n = frame.pop("y"), _column([t.size for t in trials])
-        if counts.size is not None:
-            frame[counts.size] = n
-        frame[counts.column] = k
-        frame["y"] = k / n
+    frame = inputs_frame(trials, space)
+    for one in outcomes.measured:
+        frame = frame.assign(**one.shown([one.entry_of(trial) for trial in trials]))
     frame["status"] = pd.Series([t.status for t in trials], frame.index, dtype="str")
     frame["ask"] = pd.array([t.ask for t in trials], dtype="Int64")
     frame["reason"] = pd.Series([t.reason for t in trials], frame.index, dtype="str")
@@ -216,18 +130,23 @@ def trials_frame(trials: list[Trial], columns: Columns) -> pd.DataFrame:
     return frame
 
 
-def _column(values: Iterable[float | None]) -> np.ndarray:
-    """Values with NaN for None."""
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+def _spelled(frame: Any, space: Space, outcomes: Sequence[str]) -> pd.DataFrame:
+    """A user's frame with the columns as they are named here."""
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            "a DataFrame with one row per trial", type(frame).__name__, "Use the frame of ask()."
+        )
+    if not len(frame):
+        raise InputError("at least one row", "none", "Leave the call out.")
+    return in_spelling(frame, {*space.names, *outcomes, *OWN})
 
 
-def _check_columns(frame: Any, space: Space, columns: Sequence[str] = ("y", "yvar")) -> None:
-    check_frame(frame)
-    known = {*space.names, *OWN, *columns} - ({"y", "yvar"} - set(columns))
+def _check_columns(frame: pd.DataFrame, space: Space, outcomes: Sequence[str]) -> None:
+    known = {*space.names, *outcomes, *OWN} - ({"y", "yvar"} - set(outcomes))
     extra = [str(c) for c in frame.columns if c not in known]
     if extra:
         raise InputError(
-            f"columns among {', '.join([*space.names, *columns])}",
+            f"columns among {', '.join([*space.names, *outcomes])}",
             f"also {', '.join(extra)}",
             "Drop them: frame.drop(columns=...).",
         )
@@ -241,19 +160,7 @@ def _inputs(frame: pd.DataFrame, space: Space) -> tuple[np.ndarray, list[int] | 
     return space.place_values[places], places
 
 
-def given_ids(frame: pd.DataFrame) -> list[Any] | None:
-    """Trial ids in a column or an index ``trial``, or in an index that is not a plain range.
-
-    None if the frame has none.
-    """
-    if "trial" in frame:
-        return frame["trial"].tolist()
-    if names_trials(frame) or not isinstance(frame.index, pd.RangeIndex):
-        return frame.index.tolist()
-    return None
-
-
-def names_trials(frame: pd.DataFrame) -> bool:
+def _names_trials(frame: pd.DataFrame) -> bool:
     """Whether a frame says which of its columns, or that its index, has trial ids.
 
     An index without this name may have been left over when rows were chosen.
@@ -261,43 +168,39 @@ def names_trials(frame: pd.DataFrame) -> bool:
     return "trial" in frame or frame.index.name == "trial"
 
 
-def _running_at(
-    history: TrialHistory, inputs: np.ndarray, places: list[int] | None
-) -> list[int | None]:
-    """Ids of running trials at exactly these inputs, each used once."""
+def _trial_ids(frame: pd.DataFrame) -> list[Any]:
+    """Trial ids in a column or an index ``trial``, or in an index that is no plain range.
 
-    def written(x: Iterable[float]) -> tuple[str, ...]:
-        return tuple(f"{value:.12g}" for value in x)  # a file may drop the last digits
+    None where there is none.
+    """
+    if not _names_trials(frame) and isinstance(frame.index, pd.RangeIndex):
+        return [None] * len(frame)
+    cells = frame["trial"].tolist() if "trial" in frame else frame.index.tolist()
+    ids = [None if (is_scalar(cell) and pd.isna(cell)) or cell == "" else cell for cell in cells]
+    return [int(id) if isinstance(id, float) and id.is_integer() else id for id in ids]
 
-    waiting: dict[Any, list[int]] = {}
+
+def _own_trials(frame: pd.DataFrame, space: Space, history: TrialHistory) -> list[Trial]:
+    """Trials of rows without an id: running ones at the same inputs, each once, or new ones."""
+
+    def key(inputs: Iterable[float], place: int | None) -> Any:
+        """A file may drop the last digits."""
+        return tuple(f"{x:.12g}" for x in inputs) if place is None else place
+
+    inputs, places = _inputs(frame, space)
+    waiting: dict[Any, list[Trial]] = {}
     for trial in history.with_status("running"):
-        key = written(trial.inputs) if places is None else trial.place
-        waiting.setdefault(key, []).append(trial.id)
-    keys: list[Any] = [written(x) for x in inputs.tolist()] if places is None else list(places)
-    return [waiting[key].pop(0) if waiting.get(key) else None for key in keys]
+        waiting.setdefault(key(trial.inputs, trial.place), []).append(trial)
+    trials, following = list[Trial](), count(len(history.trials))
+    rows: Sequence[int | None] = places or [None] * len(frame)
+    for x, place in zip(inputs.tolist(), rows, strict=True):
+        there = waiting.get(key(x, place))
+        trials.append(there.pop(0) if there else Trial(next(following), tuple(x), place))
+    _check_free(space, history, [t.place for t in trials if t.id >= len(history.trials)])
+    return trials
 
 
-def _same_outcome(trial: Trial, row: Sequence[float | None]) -> bool:
-    """Whether a trial was told this outcome."""
-    return all(map(is_same, (trial.y, trial.yvar, trial.size), row))  # the size of counts only
-
-
-def shown_labels(space: Space, name: str, *values: float) -> list[str]:
-    """Values of an input as texts that differ where they do."""
-    kind = space.kinds[space.names.index(name)]
-    if isinstance(kind, Category):
-        return list(map(str, kind.labels(np.array(values))))
-    return told_apart(*values)
-
-
-def as_asked(kind: Input, values: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Whether values of an input are those that were asked for, up to rounding."""
-    slack = 0.0 if kind.log else CLOSE * (kind.ends[1] - kind.ends[0])
-    near: np.ndarray = np.abs(values - asked) <= np.maximum(ROUNDED * np.abs(asked), slack)
-    return near
-
-
-def _check_free(space: Space, history: TrialHistory, places: list[int]) -> None:
+def _check_free(space: Space, history: TrialHistory, places: list[Any]) -> None:
     """Refuse places that were measured before, unless the pool allows repeats."""
     if not isinstance(space, Pool) or space.repeats:
         return
@@ -306,59 +209,72 @@ def _check_free(space: Space, history: TrialHistory, places: list[int]) -> None:
     if again:
         raise InputError(
             "places without an outcome",
-            ", ".join(str(space.table.index[p]) for p in again[:5]),
+            ", ".join(map(str, space.table.index[again[:5]])),
             "Leave them out, or use Pool(..., repeats=True).",
         )
 
 
-def check_inputs(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> None:
-    """Refuse inputs that differ from those of the trials.
+def _moved(
+    frame: pd.DataFrame, space: Space, trials: Sequence[Trial], exactly: bool
+) -> list[tuple[int, list[float]]]:
+    """Inputs in rows of trials that differ from those that were asked for, by the trial's id.
+
+    Args:
+        frame: A row for each trial.
+        space: The inputs.
+        trials: The trials.
+        exactly: Whether any difference is refused; otherwise those of more than a tenth of the
+            input's range are.
 
     Raises:
-        InputError: naming the first.
+        InputError: naming the first input that is refused.
     """
-    for i, name in enumerate(space.names):
-        if name not in frame:
-            continue
-        values = space.read(frame, name)
-        asked = np.array([trial.inputs[i] for trial in trials])
-        off = ~as_asked(space.kinds[i], values, asked)
-        if off.any():
-            row = int(off.argmax())
-            remedy = "Tell a measurement at other inputs without a trial id, and fail() the trial."
-            if not names_trials(frame):
-                remedy = (
-                    "The frame's index was read as trial ids. Of data that were not asked for, "
-                    "tell frame.reset_index(drop=True)."
-                )
-            before, got = shown_labels(space, name, asked[row], values[row])
-            raise InputError(
-                f"{name!r} = {before}, as trial {trials[row].id} was asked for", got, remedy
-            )
+    exactly = exactly or isinstance(space, Pool) or not _names_trials(frame)
     if isinstance(space, Pool) and "place" in frame:
         wrong = [t.id for t, p in zip(trials, space.places(frame), strict=True) if t.place != p]
         if wrong:
             raise InputError(
                 "the places of the trials", f"other places for trials {wrong}", "Correct them."
             )
+    asked = np.array([trial.inputs for trial in trials], dtype=np.float64).reshape(-1, space.dim)
+    values = asked.copy()
+    for i, kind in enumerate(space.kinds):
+        if space.names[i] in frame:
+            read = space.read(frame, space.names[i])
+            slack = 0.0 if kind.log else CLOSE * (kind.ends[1] - kind.ends[0])
+            near = np.abs(read - asked[:, i]) <= np.maximum(ROUNDED * np.abs(asked[:, i]), slack)
+            values[:, i] = np.where(near, asked[:, i], read)
+    if (values == asked).all():
+        return []
+    refused = values != asked
+    if not exactly:
+        low, high = space.tensor_bounds
+        apart = (space.encode(values) - space.encode(asked)).abs() / (high - low)
+        refused = (apart > MIXED_UP).numpy()
+    if refused.any():
+        row, i = (int(number) for number in np.argwhere(refused)[0])
+        kind, both = space.kinds[i], np.array([asked[row, i], values[row, i]])
+        before, got = kind.labels(both) if isinstance(kind, Category) else told_apart(*both)
+        within = "" if exactly else f", or within {MIXED_UP:.0%} of its range"
+        raise InputError(
+            f"{space.names[i]!r} = {before}, as trial {trials[row].id} was asked for{within}",
+            f"{got}",
+            "Check that the rows are not mixed up. Tell a measurement at other inputs without a "
+            "trial id, and fail() the trial."
+            if _names_trials(frame)
+            else "The frame's index was read as trial ids. Of data that were not asked for, tell "
+            "frame.reset_index(drop=True).",
+        )
+    differs = (values != asked).any(1)
+    for i, kind in enumerate(space.kinds):
+        values[:, i] = kind.settled(values[:, i])
+    return [(t.id, x) for t, x, off in zip(trials, values.tolist(), differs, strict=True) if off]
 
 
-LABELS = ("key", "note", "notes")
-"""Columns that describe a row, unless they are inputs or outcomes."""
-
-FAR, FEWEST = 200.0, 8
-"""Interquartile ranges from the median from which on an outcome is far from the others, and the
-number of outcomes from which on that is judged."""
-
-SAMPLED = 500
-"""Number of outcomes that quartiles are taken from."""
-
-MIXED_UP = 0.1
-"""Share of an input's range from which on a difference is taken for a mix-up of rows."""
-
-
-def read_told(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> Event | None:
-    """The event of telling the rows of a frame; None if they are all known.
+def read_told(
+    frame: Any, space: Space, outcomes: OutcomeSet, history: TrialHistory
+) -> Event | None:
+    """The event of telling the rows of a user's frame; None if they are all known.
 
     Rows whose id is empty are measurements of one's own. One of these whose ``key`` was told before
     is that measurement. Inputs that differ from those that a trial was asked for are what was done.
@@ -367,140 +283,184 @@ def read_told(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> E
         InputError, NoiseError, BoundsError: for invalid columns, ids or values.
         StateError: for an outcome that contradicts one told before.
     """
-    space = columns.space
-    labels, frame = _labels(_with_counts(columns.spelled(frame), columns.counts), columns)
+    frame = _measured(_spelled(frame, space, outcomes.known_columns), outcomes)
+    labels, frame = _labels(frame, space, outcomes)
     if not len(frame):
         return None
-    _check_columns(frame, space, columns.outcomes)
+    _check_columns(frame, space, outcomes.known_columns)
     ids = _row_ids(frame, labels.get("key"), history)
-    asked = [i for i, id in enumerate(ids) if id is not None]
-    own = [i for i, id in enumerate(ids) if id is None]
-    values: list[tuple[Any, ...]] = []
-    inputs = np.empty((0, space.dim))
-    places: list[int] | None = [] if isinstance(space, Pool) else None
-    done: list[tuple[int, list[float]]] = []
-    if asked:
-        part = frame.iloc[asked] if own else frame
-        trials = find_trials([ids[i] for i in asked], history)
-        if isinstance(space, Pool) or not names_trials(frame):
-            check_inputs(part, space, trials)
-        done = _done(part, space, trials)
-        values = _new_outcomes(trials, columns.rows(part, history), columns)
-    if own:
-        part = frame.iloc[own]
-        told = columns.rows(part, history)
-        inputs, places = _inputs(part, space)
-        found = _running_at(history, inputs, places)
-        values += [(id, *row) for id, row in zip(found, told, strict=True)]
-        new = [i for i, id in enumerate(found) if id is None]
-        inputs, places = inputs[new], None if places is None else [places[i] for i in new]
-        _check_free(space, history, places or [])
-        following = iter(history.next_ids(len(new)))
-        for i, id in zip(own, found, strict=True):
-            ids[i] = next(following) if id is None else id
-    event = told_event(history, values, inputs, places)
+    asked = np.array([id is not None for id in ids])
+    named = find_trials([id for id in ids if id is not None], history)
+    moved = _moved(frame[asked], space, named, exactly=False) if named else []
+    entries = outcomes.read(frame, history.trials)
+    own = [] if asked.all() else _own_trials(frame[~asked], space, history)
+    places = (*np.flatnonzero(asked), *np.flatnonzero(~asked))
+    by_row = dict(zip(places, (*named, *own), strict=True))
+    trials = [by_row[row] for row in range(len(frame))]
+    told: dict[str, list[Any]] = {}
+    for trial, row in zip(trials, entries, strict=True):
+        for column, entry in _new_entries(row, trial, outcomes).items():
+            told.setdefault(column, []).append([trial.id, *entry])
+    new = [(t.id, t.place, t.inputs) for t in trials if t.id >= len(history.trials)]
+    event: Event = {"kind": "told", "trials": new, "outcomes": told, "at": time.time()}
     for name, texts in labels.items():
-        rows = [(int(id), text) for id, text in zip(ids, texts, strict=True) if text]
-        if new_rows := [list(row) for row in rows if row[1] != _label(history, row[0], name)]:
-            event[f"{name}s"] = new_rows
-    now = {row[0] for row in values}
-    if moved := [[id, x] for id, x in done if id in now]:
-        event["done"] = moved
-    return event if values or "notes" in event else None
+        labelled = zip(trials, texts, strict=True)
+        if rows := [[t.id, text] for t, text in labelled if text and text != getattr(t, name)]:
+            event[f"{name}s"] = rows
+    now = set(changed_ids(event))
+    if done := [[id, x] for id, x in moved if id in now]:
+        event["done"] = done
+    return event if told or "notes" in event else None
 
 
-def read_amended(frame: pd.DataFrame, columns: Columns, history: TrialHistory) -> Event | None:
-    """The event of correcting the outcomes, or the notes, of a frame; None if nothing differs.
+def read_amended(
+    frame: Any, space: Space, outcomes: OutcomeSet, history: TrialHistory
+) -> Event | None:
+    """The event of correcting outcomes, or notes, by a user's frame; None if nothing differs.
+
+    Columns that are left out keep their values.
 
     Raises:
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for trials without an outcome.
     """
-    labels, frame = _labels(columns.spelled(frame), columns)
-    values = read_corrections(frame, columns, history)
-    event = amended_event(history, values)
-    texts = labels.get("note", [])
-    ids = [int(id) for id in _row_ids(frame, None, history)] if texts else []
-    told = zip(ids, texts, strict=True)
-    notes = [[id, text] for id, text in told if text and text != history.trials[id].note]
-    if notes:
+    labels, frame = _labels(_spelled(frame, space, outcomes.known_columns), space, outcomes)
+    _check_columns(frame, space, outcomes.known_columns)
+    ids = _trial_ids(frame)
+    if None in ids or not any(column in frame for column in outcomes.known_columns):
+        raise InputError(
+            f"trial ids, and a column among {', '.join(outcomes.known_columns)}",
+            f"columns {', '.join(map(str, frame.columns))}",
+            "Give the ids in the index or in a column trial, with the corrected outcomes.",
+        )
+    trials = find_trials(ids, history)
+    _moved(frame, space, trials, exactly=True)
+    now: dict[str, list[Any]] = {}
+    before: dict[str, list[Any]] = {}
+    rows = outcomes.read(_filled_in(frame, outcomes, trials), history.trials)
+    for trial, row in zip(trials, rows, strict=True):
+        if trial.status == "withdrawn":
+            row = {**trial.entries, **row}
+            if not row.keys() >= history.logs.keys():
+                raise StateError(
+                    f"all outcomes of trial {trial.id}, which was withdrawn",
+                    ", ".join(row),
+                    "Give the others, too.",
+                )
+        else:
+            row = {c: entry for c, entry in row.items() if not _same(trial.entries[c], entry)}
+        for column, entry in row.items():
+            now.setdefault(column, []).append([trial.id, *entry])
+            if column in trial.entries:
+                before.setdefault(column, []).append([trial.id, *trial.entries[column]])
+    event = {"kind": "amended", "outcomes": now, "before": before, "at": time.time()}
+    texts = zip(trials, labels.get("note", ()), strict=False)
+    if notes := [[trial.id, text] for trial, text in texts if text and text != trial.note]:
         event["notes"] = notes
-    return event if values or notes else None
+    return event if now or notes else None
 
 
-def far_outcomes(history: TrialHistory, ids: Iterable[int] | None = None) -> list[int]:
+def far_outcomes(
+    history: TrialHistory, outcomes: OutcomeSet, ids: Iterable[int] | None = None
+) -> list[int]:
     """Ids of outcomes that are hundreds of interquartile ranges away from the others.
+
+    They are those of the only outcome that is no count; of others there are none.
 
     Args:
         history: All trials. Quartiles are those of at most a thousand outcomes.
+        outcomes: What is measured.
         ids: Those to judge; all by default.
     """
-    trials, batches, ends = history.trials, history.told.batches, history.told.ends
-    kept = []
-    for place in range(0, history.num_told, max(1, history.num_told // SAMPLED)):
-        batch = bisect_right(ends, place)
-        y = trials[batches[batch][place - ends[batch]]].y
-        if y is None:  # of several outcomes
-            return []
-        kept.append(y)
-    if len(kept) < FEWEST:
+    if len(outcomes.measured) > 1 or not isinstance(outcomes.measured[0], Measured):
         return []
-    first, middle, third = quantiles(kept, n=4, method="inclusive")
+    (column,) = history.logs
+    known = list(chain.from_iterable(history.logs[column].batches))
+    values = [history.trials[id].entries[column][0] for id in known[:: len(known) // SAMPLED or 1]]
+    if len(values) < FEWEST:
+        return []
+    first, middle, third = quantiles(values, n=4, method="inclusive")
     if not third > first:
         return []
-    judged = [id for batch in batches for id in batch] if ids is None else ids
-    values = ((id, trials[id].y) for id in judged)
-    return [id for id, y in values if y is not None and abs(y - middle) > FAR * (third - first)]
+    judged = (
+        (id, history.trials[id].entries.get(column)) for id in (known if ids is None else ids)
+    )
+    far = FAR * (third - first)
+    return [id for id, entry in judged if entry is not None and abs(entry[0] - middle) > far]
 
 
-def _new_outcomes(
-    trials: list[Trial], told: list[tuple[Any, ...]], columns: Columns
-) -> list[tuple[Any, ...]]:
-    """Ids and outcomes of trials that were not told them before.
+def _same(before: Entry, now: Entry) -> bool:
+    """Whether two entries are equal up to the digits that a file may drop."""
+    a, b = np.array([before, now], dtype=np.float64)
+    return bool(np.isclose(a, b, rtol=1e-12, atol=0.0, equal_nan=True).all())
+
+
+def _new_entries(
+    row: Mapping[str, Entry], trial: Trial, outcomes: OutcomeSet
+) -> Mapping[str, Entry]:
+    """The outcomes in a row that its trial was not told before.
 
     Raises:
-        StateError: for an outcome that contradicts one told before.
+        StateError: for an outcome that contradicts one told before, and of withdrawn trials.
     """
-    kept: list[tuple[Any, ...]] = []
-    for trial, row in zip(trials, told, strict=True):
-        if columns.named.several:
-            parts = columns.named.new_parts(trial, row[0])
-            kept += [(trial.id, parts)] if parts else []
-        elif trial.status in ("running", "failed"):
-            kept.append((trial.id, *row))
-        elif not _same_outcome(trial, row):
-            size = "" if columns.counts is None else f" of {trial.size!r}"
-            gone = ", and that was withdrawn" if trial.status == "withdrawn" else ""
+    gone = ", and that was withdrawn" if trial.status == "withdrawn" else ""
+    for one in outcomes.measured:
+        before, now = trial.entries.get(one.column), row.get(one.column)
+        if before and now and not _same(before, now):
             raise StateError(
-                f"the outcome that trial {trial.id} was told before, {trial.y!r}{size}{gone}",
-                f"{row[0]!r}{size and f' of {row[-1]!r}'}",
-                "Correct it with amend(). Leave the row out, or tell it without a trial id as a "
+                f"the outcome {one.column!r} that trial {trial.id} was told before, "
+                f"{one.text(before)}{gone}",
+                one.text(now),
+                "Correct it with amend(). Leave the value out, or tell it without a trial id as a "
                 "new measurement.",
             )
-    return kept
+    new = {column: entry for column, entry in row.items() if column not in trial.entries}
+    if new and gone:
+        got = f"trial {trial.id}{gone}"
+        raise StateError("trials that are still measured", got, "Take it back with amend().")
+    return new
 
 
-def _with_counts(frame: pd.DataFrame, counts: Count | None) -> pd.DataFrame:
-    """The rows that have a count; a warning names the others."""
-    if counts is None or counts.column not in frame:
-        return frame
-    left = counts.without_count(frame)
-    for what, rows in left.items():
-        if rows.any():
-            named = ", ".join(map(str, frame.index[rows]))
-            warnings.warn(f"Rows {what}, which are left out: {named}.", stacklevel=6)
-    return frame[~np.logical_or.reduce(list(left.values()))]
+def _filled_in(frame: pd.DataFrame, outcomes: OutcomeSet, trials: Sequence[Trial]) -> pd.DataFrame:
+    """A frame of corrections, with the numbers of their outcomes that are kept.
+
+    Raises:
+        StateError: for outcomes that were not told yet.
+    """
+    for one in outcomes.measured:
+        entries = [one.entry_of(trial) for trial in trials]
+        present = frame[[column for column in one.known_columns if column in frame]]
+        corrected = present.notna().any(axis=1)
+        for trial, entry, needed in zip(trials, entries, corrected, strict=True):
+            if needed and entry is None and trial.status != "withdrawn":
+                raise StateError(
+                    f"outcomes of trial {trial.id} that were told",
+                    f"{one.column!r}, which was not",
+                    "Tell it with tell().",
+                )
+        if corrected.any():
+            kept = {c: v for c, v in one.shown(entries).items() if c not in frame}
+            frame = frame.assign(**kept)
+    return frame
 
 
-def _label(history: TrialHistory, id: int, name: str) -> str | None:
-    """The note or key of a trial, if it is known."""
-    found = getattr(history.trials[id], name) if id < len(history.trials) else None
-    return found if found is None else str(found)
+def _measured(frame: pd.DataFrame, outcomes: OutcomeSet) -> pd.DataFrame:
+    """The rows that are not left out; a warning names the others."""
+    kept = np.ones(len(frame), dtype=bool)
+    for one in outcomes.measured:
+        for what, rows in one.unmeasured(frame).items():
+            kept &= ~rows
+            if rows.any():
+                named = ", ".join(map(str, frame.index[rows]))
+                warnings.warn(f"Rows {what}, which are left out: {named}.", stacklevel=6)
+    return frame[kept]
 
 
-def _labels(frame: Any, columns: Columns) -> tuple[dict[str, list[str]], Any]:
+def _labels(
+    frame: pd.DataFrame, space: Space, outcomes: OutcomeSet
+) -> tuple[dict[str, list[str]], pd.DataFrame]:
     """Keys and notes of rows as texts, empty where there are none; and the frame without them."""
-    taken = {*columns.space.names, *columns.outcomes}
+    taken = {*space.names, *outcomes.known_columns}
     labels: dict[str, list[str]] = {}
     for column in LABELS:
         if column in frame and column not in taken:
@@ -513,10 +473,9 @@ def _labels(frame: Any, columns: Columns) -> tuple[dict[str, list[str]], Any]:
     return labels, frame
 
 
-def _row_ids(frame: Any, keys: list[str] | None, history: TrialHistory) -> list[Any]:
+def _row_ids(frame: pd.DataFrame, keys: Sequence[str] | None, history: TrialHistory) -> list[Any]:
     """The trial id of every row; None for a measurement of one's own whose key is new."""
-    given = given_ids(frame)
-    ids = [None] * len(frame) if given is None else [_id(id) for id in given]
+    ids = _trial_ids(frame)
     if keys is None:
         return ids
     known = {trial.key: trial.id for trial in history.trials if trial.key is not None}
@@ -525,45 +484,3 @@ def _row_ids(frame: Any, keys: list[str] | None, history: TrialHistory) -> list[
     if twice:
         raise InputError("every key once", ", ".join(twice[:5]), "Leave out the duplicates.")
     return [known.get(key) if id is None else id for id, key in zip(ids, keys, strict=True)]
-
-
-def _id(given: Any) -> Any:
-    """A trial id as it was given; None if it is empty."""
-    if given is None or given is pd.NA or given == "":
-        return None
-    if isinstance(given, float | np.floating):
-        return None if math.isnan(given) else int(given) if given.is_integer() else given
-    return given
-
-
-def _done(frame: pd.DataFrame, space: Space, trials: list[Trial]) -> list[tuple[int, list[float]]]:
-    """Inputs that differ from those that were asked for, by id; none in a pool."""
-    given = [i for i, name in enumerate(space.names) if name in frame]
-    if isinstance(space, Pool) or not given:
-        return []
-    before = np.array([trial.inputs for trial in trials], dtype=np.float64)
-    values = before.copy()
-    for i in given:
-        values[:, i] = space.read(frame, space.names[i])
-    pairs = zip(space.kinds, values.T, before.T, strict=True)
-    same = np.stack([as_asked(*one) for one in pairs], -1)
-    if same.all():
-        return []
-    values = np.where(same, before, values)
-    low, high = space.tensor_bounds
-    apart = ((space.encode(values) - space.encode(before)).abs() / (high - low)).numpy()
-    if (apart > MIXED_UP).any():
-        row, column = (int(i) for i in np.argwhere(apart > MIXED_UP)[0])
-        name = space.names[column]
-        shown = shown_labels(space, name, before[row, column], values[row, column])
-        raise InputError(
-            f"{name!r} = {shown[0]}, as trial {trials[row].id} was asked for, or "
-            f"within {MIXED_UP:.0%} of its range",
-            shown[1],
-            "Check that the rows are not mixed up. Tell a measurement at other inputs without a "
-            "trial id, and fail() the trial.",
-        )
-    for i, kind in enumerate(space.kinds):
-        values[:, i] = kind.settled(values[:, i])
-    moved = [i for i, row in enumerate(same) if not row.all()]
-    return [(trials[i].id, values[i].tolist()) for i in moved]

@@ -5,23 +5,22 @@ keeps the old value. Their kinds:
 
 - ``asked``: trials that one call of `ask` proposed, after those that were enqueued before and are
   taken now, points chosen ahead for later calls, and which acquisition function chose them;
-- ``told``: outcomes of trials, and new trials that were measured without being asked for; if there
-  are any, ``notes`` and ``keys`` of trials, and the inputs that were ``done`` in place of those
-  asked for;
+- ``told``: ``outcomes`` of trials by column, and new trials that were measured without being asked
+  for; if there are any, ``notes`` and ``keys`` of trials, and the inputs that were ``done`` in
+  place of those asked for;
 - ``failed``: trials that gave no outcome, and the reason;
-- ``amended``: corrected outcomes of trials, and those of before;
+- ``amended``: corrected outcomes of trials by column, and those of before;
 - ``withdrawn``: trials from which nothing is learned any more, and the reason;
 - ``changed``: settings that differ from now on, and their values before.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from itertools import accumulate, chain
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -30,26 +29,28 @@ from bo_stream.errors import StateError
 __all__ = [
     "Decision",
     "ENQUEUED",
+    "Entry",
     "Event",
     "Log",
-    "NewTrials",
     "Points",
+    "NewTrials",
     "Status",
     "Trial",
     "TrialHistory",
-    "amended_event",
     "asked_event",
     "changed_event",
     "changed_ids",
     "failed_event",
-    "is_same",
-    "told_event",
-    "told_in_parts",
+    "new_rows",
     "withdrawn_event",
 ]
 
 Event = dict[str, Any]
 """An event as plain data; see `bo_stream.campaign.history`."""
+
+Entry = tuple[float, float | None]
+"""What a trial has of an outcome: a value and its noise variance, if that is known, or a count and
+its trials or exposure."""
 
 Status = Literal["running", "told", "failed", "withdrawn"]
 
@@ -71,12 +72,9 @@ class Trial(NamedTuple):
         ask: Number of the call of `ask` that proposed it; None if it was not asked for.
         by: Identifier of the program that evaluates it, if that gave one; `ENQUEUED` until one has
             taken a trial of the user's choice.
-        y: The outcome.
-        yvar: Noise variance of the outcome, if known.
+        entries: Its outcomes so far, by column.
         reason: Why it failed or was withdrawn.
         asked_at: When it was asked for, in seconds since 1970, if that was recorded.
-        size: Trials or exposure of a count.
-        parts: Of several outcomes: those that were told, with their noise variances, by column.
         note: Note of the user.
         key: Name of the measurement, by which it is recognised when it is told again.
         asked: Inputs that were asked for, if others were measured.
@@ -88,12 +86,9 @@ class Trial(NamedTuple):
     status: Status = "running"
     ask: int | None = None
     by: str | None = None
-    y: float | None = None
-    yvar: float | None = None
+    entries: Mapping[str, Entry] = {}
     reason: str | None = None
     asked_at: float | None = None
-    size: float | None = None
-    parts: Mapping[str, tuple[float, float | None]] | None = None
     note: str | None = None
     key: str | None = None
     asked: tuple[float, ...] | None = None
@@ -109,13 +104,6 @@ class Decision(NamedTuple):
 
     acquisition: str
     why: str
-
-
-def is_same(before: float | None, now: float | None) -> bool:
-    """Whether two outcomes or variances are equal up to the digits that a file may drop."""
-    if before is None or now is None:
-        return before is now
-    return math.isclose(before, now, rel_tol=1e-12)
 
 
 RECENT = 0.3
@@ -188,9 +176,8 @@ class TrialHistory:
         decision: Which acquisition function chose the latest trials; None before it is recorded.
         decision_seconds: Seconds that a measured decision takes, a running mean.
         evaluation_seconds: Seconds from asking for a batch to telling it, a running mean.
-        told: The trials with all of their outcomes.
-        parts: Of several outcomes: the trials that have it, by column.
-        completed: The trials of which it is known whether they have outcomes or failed.
+        logs: The trials that have an outcome, by its column.
+        completed: The trials of which it is known whether they have all outcomes or failed.
         num_events: Number of events.
         changes: Settings that were changed, in order.
     """
@@ -204,11 +191,15 @@ class TrialHistory:
     decision: Decision | None = None
     decision_seconds: float | None = None
     evaluation_seconds: float | None = None
-    told: Log = field(default_factory=Log)
-    parts: dict[str, Log] = field(default_factory=dict)
+    logs: dict[str, Log] = field(default_factory=lambda: {"y": Log()})
     completed: Log = field(default_factory=Log)
     num_events: int = 0
     changes: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, columns: Iterable[str]) -> Self:
+        """No trials yet, which will have outcomes in these columns."""
+        return cls(logs={column: Log() for column in columns})
 
     def extended(self, events: list[Event]) -> TrialHistory:
         """The history with further events.
@@ -225,8 +216,7 @@ class TrialHistory:
             trials=list(self.trials),
             running=set(self.running),
             failed=set(self.failed),
-            told=self.told.copy(),
-            parts={column: log.copy() for column, log in self.parts.items()},
+            logs={column: log.copy() for column, log in self.logs.items()},
             completed=self.completed.copy(),
         )
         for event in events:
@@ -238,7 +228,7 @@ class TrialHistory:
                     "Open the store with the release of bo_stream that wrote it, or a newer one.",
                 )
             later.num_events += 1
-            read(event)
+            read(_by_column(event, next(iter(self.logs))))
         return later
 
     def with_status(self, status: Literal["running", "failed"]) -> list[Trial]:
@@ -250,12 +240,17 @@ class TrialHistory:
     def enqueued(self) -> list[Trial]:
         """Running trials of the user's choice that no program has taken and nothing was told of."""
         running = self.with_status("running")
-        return [trial for trial in running if trial.by == ENQUEUED and not trial.parts]
+        return [trial for trial in running if trial.by == ENQUEUED and not trial.entries]
 
     @property
     def num_told(self) -> int:
-        """Number of trials with all of their outcomes."""
-        return self.told.size
+        """Number of outcomes in the column that has the fewest."""
+        return min(log.size for log in self.logs.values())
+
+    @property
+    def revision(self) -> int:
+        """Number of the latest event that changed earlier outcomes; 0 if there is none."""
+        return max(log.revision for log in self.logs.values())
 
     def next_ids(self, count: int) -> range:
         """Ids for new trials."""
@@ -275,25 +270,43 @@ class TrialHistory:
         if "taken" in event:  # of the points chosen ahead; otherwise this is a new choice
             self.ahead = self.ahead[event["taken"] :]
         else:
-            self.ahead, self.chosen_at = tuple(map(tuple, event.get("ahead", ()))), self.told.size
+            self.ahead, self.chosen_at = tuple(map(tuple, event.get("ahead", ()))), self.num_told
         if event.get("decision"):
             self.decision = Decision(*event["decision"])
         self.decision_seconds = _mean(self.decision_seconds, event.get("seconds"))
         self.num_asks += 1
 
     def _read_told(self, event: Event) -> None:
-        self._change(Trial(id, tuple(x), place) for id, place, x in event["trials"])
-        for column, rows in self._take_parts(event):
-            self.parts.setdefault(column, Log()).add(row[0] for row in rows)
+        """Of a trial that has an outcome, another one is a correction, unless it was withdrawn."""
+        self._change(Trial(id, tuple(x), place) for id, place, x in event.get("trials", ()))
+        for column, rows in event["outcomes"].items():
+            log, trials = self.logs[column], [self.trials[row[0]] for row in rows]
+            new = [t.id for t in trials if column not in t.entries or t.status == "withdrawn"]
+            if len(new) < len(rows):
+                log.revise(self.num_events)
+                self.ahead = ()
+            log.add(new)
+            self._change(
+                trial._replace(entries={**trial.entries, column: (value, second)})
+                for trial, (_, value, second) in zip(trials, rows, strict=True)
+            )
         self._describe(event)
-        told = [self._told(*row) for row in event["values"]]
-        since = [trial.asked_at for trial in told if trial.asked_at is not None]
+        changed = [self.trials[id] for id in changed_ids(event)]
+        complete = [
+            t for t in changed if t.status != "told" and t.entries.keys() >= self.logs.keys()
+        ]
+        since = [t.asked_at for t in complete if t.asked_at and t.status != "withdrawn"]
         waited = event["at"] - min(since) if since else None
         self.evaluation_seconds = _mean(self.evaluation_seconds, waited)
-        if any(trial.id in self.failed for trial in told):
+        if any(trial.status == "failed" for trial in complete):
             self.completed.revise(self.num_events)
-        self.completed.add(trial.id for trial in told if trial.id not in self.failed)
-        self._learn(told)
+        self.completed.add(trial.id for trial in complete if trial.status != "failed")
+        self._change(trial._replace(status="told", reason=None) for trial in complete)
+        ids = [trial.id for trial in complete]
+        self.running.difference_update(ids)
+        self.failed.difference_update(ids)
+
+    _read_amended = _read_told
 
     def _read_failed(self, event: Event) -> None:
         self._change(
@@ -304,27 +317,6 @@ class TrialHistory:
         self.completed.add(lost)
         self.running.difference_update(lost)
         self.failed.update(lost)
-
-    def _read_amended(self, event: Event) -> None:
-        """A withdrawn trial that is amended is told again, as a new batch."""
-        before = [trial.status for trial in self.trials]
-
-        def again(rows: list[Any], log: Log) -> list[int]:
-            back = [row[0] for row in rows if before[row[0]] == "withdrawn"]
-            if len(back) < len(rows):
-                log.revise(self.num_events)
-            return back
-
-        for column, rows in self._take_parts(event):
-            log = self.parts.setdefault(column, Log())
-            log.add(again(rows, log))
-        back = again(event["values"], self.told)
-        if len(back) < len(event["values"]):
-            self.ahead = ()
-        self._change(self._told(*row) for row in event["values"])
-        self._describe(event)
-        self.completed.add(back)
-        self._learn([self.trials[id] for id in back])
 
     def _read_withdrawn(self, event: Event) -> None:
         gone = dict(event["reasons"])
@@ -352,26 +344,12 @@ class TrialHistory:
 
     @property
     def _logs(self) -> list[Log]:
-        return [self.told, self.completed, *self.parts.values()]
+        return [*self.logs.values(), self.completed]
 
     def _change(self, trials: Iterable[Trial]) -> None:
         """Replace trials, and add those whose ids follow."""
         for trial in trials:
             self.trials[trial.id : trial.id + 1] = [trial]
-
-    def _told(self, id: int, y: float, yvar: float | None, size: float | None = None) -> Trial:
-        """A trial with its outcome."""
-        return self.trials[id]._replace(status="told", y=y, yvar=yvar, reason=None, size=size)
-
-    def _take_parts(self, event: Event) -> Iterable[tuple[str, list[Any]]]:
-        """Take outcomes by column, of a campaign with several; values are of complete trials."""
-        columns: dict[str, list[Any]] = event.get("parts", {})
-        for column, rows in columns.items():
-            trials = ((self.trials[id], (y, yvar)) for id, y, yvar in rows)
-            self._change(
-                [t._replace(parts={**(t.parts or {}), column: part}) for t, part in trials]
-            )
-        return columns.items()
 
     def _describe(self, event: Event) -> None:
         """Keep notes, keys, and inputs that were measured in place of those asked for."""
@@ -383,13 +361,21 @@ class TrialHistory:
             [trial._replace(inputs=x, asked=trial.asked or trial.inputs) for trial, x in moved]
         )
 
-    def _learn(self, told: list[Trial]) -> None:
-        """Add a batch of trials with all of their outcomes."""
-        self._change(told)
-        ids = [trial.id for trial in told]
-        self.told.add(ids)
-        self.running.difference_update(ids)
-        self.failed.difference_update(ids)
+
+def _by_column(event: Event, column: str) -> Event:
+    """An event of an earlier release, with outcomes by column.
+
+    Its values are ids, outcomes and noise variances, and of counts sizes. Of several outcomes its
+    parts have these by column, and its values are trials that have all.
+
+    Args:
+        event: An event of any release.
+        column: The column of the first outcome.
+    """
+    if "values" not in event:
+        return event
+    only = [[id, value, rest[-1]] for id, value, *rest in event["values"]]
+    return {**event, "outcomes": event.get("parts", {column: only})}
 
 
 def _mean(before: float | None, seconds: float | None) -> float | None:
@@ -435,85 +421,22 @@ def asked_event(
     event: Event = {"kind": "asked", "trials": rows, "by": by, "at": time.time()}
     if new is None:
         return {**event, "taken": 0}
-    rows += _new_rows(history, new.inputs, new.places)
+    rows += new_rows(history, new.inputs, new.places)
     event |= {"taken": new.taken} if new.ahead is None else {"ahead": _rows(new.ahead)}
     if new.decision is not None and new.decision != history.decision:
         event["decision"] = list(new.decision)
     return event if new.seconds is None else {**event, "seconds": new.seconds}
 
 
-def told_event(
-    history: TrialHistory,
-    values: Sequence[tuple[Any, ...]],
-    inputs: np.ndarray,
-    places: list[int] | None,
-) -> Event:
-    """The event of telling outcomes.
-
-    Args:
-        history: All trials before the event.
-        values: Id, outcome, noise variance, and for counts their size. The id is None for a trial
-            that was not asked for.
-        inputs: Inputs of the trials without id, in the same order.
-        places: Their rows of the pool, in a pool.
-    """
-    new = _new_rows(history, inputs, places)
-    ids = iter(new)
-    rows = [(next(ids)[0] if id is None else id, *told) for id, *told in values]
-    return {"kind": "told", "trials": new, "values": rows, "at": time.time()}
-
-
-def told_in_parts(
-    history: TrialHistory, event: Event, complete: Callable[[Mapping[str, Any]], bool]
-) -> Event:
-    """The event of telling or amending with outcomes by column.
-
-    Args:
-        history: All trials before the event.
-        event: An event whose values are ids and outcomes by column.
-        complete: Whether a trial with these outcomes has all.
-    """
-    parts: dict[str, list[Any]] = {}
-    before: dict[str, list[Any]] = {}
-    done = []
-    for id, told in event["values"]:
-        known = history.trials[id].parts if id < len(history.trials) else None
-        if complete({**(known or {}), **told}):
-            done.append([id, None, None])
-        for column, (y, yvar) in told.items():
-            parts.setdefault(column, []).append([id, y, yvar])
-            if known and column in known:
-                before.setdefault(column, []).append([id, *known[column]])
-    old = {"before": before} if "before" in event else {}
-    return {**event, "values": done, "parts": parts, **old}
-
-
 def changed_ids(event: Event) -> list[int]:
     """Ids of the trials that an event tells, amends, fails or withdraws."""
-    parts = [row for rows in event.get("parts", {}).values() for row in rows]
-    rows = [*event.get("values", ()), *event.get("reasons", ()), *parts]
+    rows = chain(event.get("reasons", ()), *event.get("outcomes", {}).values())
     return list(dict.fromkeys(row[0] for row in rows))
 
 
 def failed_event(reasons: list[tuple[int, str]]) -> Event:
     """The event of trials that gave no outcome, with ids and reasons."""
     return {"kind": "failed", "reasons": [list(row) for row in reasons]}
-
-
-def amended_event(history: TrialHistory, values: Sequence[tuple[Any, ...]]) -> Event:
-    """The event of correcting outcomes; it keeps those of before.
-
-    Args:
-        history: All trials before the event.
-        values: Id, outcome, noise variance, and for counts their size.
-    """
-    before = [_outcome(history.trials[row[0]], len(row)) for row in values]
-    return {
-        "kind": "amended",
-        "values": [list(row) for row in values],
-        "before": before,
-        "at": time.time(),
-    }
 
 
 def withdrawn_event(history: TrialHistory, reasons: list[tuple[int, str]]) -> Event:
@@ -537,14 +460,10 @@ def changed_event(before: dict[str, Any], after: dict[str, Any]) -> Event | None
     return {"kind": "changed", "settings": new, "before": old, "at": time.time()}
 
 
-def _outcome(trial: Trial, length: int) -> list[Any]:
-    """A trial's id and outcome as in a told event."""
-    return [trial.id, trial.y, trial.yvar, trial.size][:length]
-
-
-def _new_rows(
+def new_rows(
     history: TrialHistory, inputs: np.ndarray, places: list[int] | None
 ) -> list[tuple[Any, ...]]:
+    """Ids, places and inputs ``n x d`` of new trials, as in events."""
     rows: list[int] | list[None] = [None] * len(inputs) if places is None else places
     return list(zip(history.next_ids(len(inputs)), rows, _rows(inputs), strict=True))
 

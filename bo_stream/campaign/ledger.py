@@ -33,7 +33,11 @@ class Ledger:
 
     def __init__(self, store: Store, name: str, settings: Settings, changes: int = 0) -> None:
         self.store, self.name, self.settings = store, name, settings
-        self.budget, self.history, self._changes = settings.budget, TrialHistory(), changes
+        self.budget, self.history, self._changes = (
+            settings.budget,
+            TrialHistory.of(settings.outcomes.columns),
+            changes,
+        )
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
 
     def refresh(self) -> TrialHistory:

@@ -96,7 +96,7 @@ def _context(state: CampaignState, available: Tensor) -> ProposalContext:
     running = state.history.with_status("running")
     return ProposalContext(
         data.candidates(),
-        state.points([trial for trial in running if not trial.parts]),
+        state.points([trial for trial in running if not trial.entries]),
         state.points(state.history.with_status("failed")),
         available,
         data.best(),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.frames import Columns, trials_frame
+from bo_stream.campaign.frames import trials_frame
 from bo_stream.campaign.outcomes.count import latent_surrogate
 from bo_stream.campaign.outcomes.front import (
     OutcomePredictions,
@@ -65,8 +65,7 @@ BOXES = 256
 
 def trials(state: CampaignState) -> pd.DataFrame:
     """Every trial; see `bo_stream.Campaign.trials`."""
-    columns = Columns(state.settings.space, state.outcomes, state.settings.counts)
-    return trials_frame(list(state.history.trials), columns)
+    return trials_frame(list(state.history.trials), state.settings.space, state.outcomes)
 
 
 def told(state: CampaignState) -> pd.DataFrame:
@@ -116,9 +115,8 @@ def hypervolume(state: CampaignState) -> tuple[float, dict[str, float]] | None:
     if not len(found):
         return None
     volume, reference = measured_volume(torch.from_numpy(outcomes.signed(found)), outcomes)
-    signs = [outcomes.sign(column) for column in outcomes.objectives]
-    point = [sign * bound for sign, bound in zip(signs, reference.tolist(), strict=True)]
-    return volume, dict(zip(outcomes.objectives, point, strict=True))
+    bounds = zip(outcomes.measured, reference.tolist(), strict=False)
+    return volume, {one.column: one.sign * bound for one, bound in bounds}
 
 
 def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
@@ -166,10 +164,10 @@ def winsorised(state: CampaignState) -> dict[str, tuple[float, int]]:
     counts, and for the goal ``learn``.
     """
     found = {}
-    for column in state.outcomes.columns:
-        one = state.learners[column]
+    for outcome in state.outcomes.measured:
+        one = state.learners[outcome.column]
         beyond = int((one.least > one.data.Y).sum())
-        found[column] = state.outcomes.sign(column) * one.least, beyond
+        found[outcome.column] = outcome.sign * one.least, beyond
     return found
 
 
@@ -293,7 +291,7 @@ def _predictions_of(
         start = "" if outcomes.objectives == [column] else f"{column}_"
         shown = _summary(here.distribution(j), sign, interval and column in outcomes.goals)
         columns |= {f"{start}{name}": values for name, values in shown.items()}
-    if outcomes.constraints or outcomes.completes:
+    if outcomes.constraints or outcomes.completed:
         columns["feasible"] = here.feasible.numpy()
     return pd.DataFrame(columns, index)
 

@@ -23,7 +23,6 @@ from bo_stream.campaign.outcomes.count import Count
 from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goals
 from bo_stream.campaign.outcomes.outcomes import (
     OutcomeSet,
-    noise_column,
     on_inputs,
     read_goal,
     spelled_constraints,
@@ -199,12 +198,12 @@ class Settings:
         goal, column = read_goal(goal)
         constraints = spelled_constraints(constraints or (), space.names, goal, column)
         failures = failures or "ignored"
-        named = OutcomeSet.of(goal, column, constraints, space.names, failures, reference)
-        named.warn_of_misspellings(space.names)
         counts = None if outcome is None else Count.read_setting(outcome)
         if counts is not None:
-            counts.check_settings(space, str(goal), surrogate, noise, EXACT_OUTCOMES)
-            named.refuse_counts()
+            counts.check_settings(str(goal), surrogate, noise, EXACT_OUTCOMES)
+        about = goal, column, constraints, space.names, failures, reference, counts
+        outcomes = OutcomeSet.of(*about)
+        outcomes.warn_of_misspellings(space.names)
         # without a budget it begins as a campaign of few trials would
         small = surrogate is acquisition is outcome is None and budget is None and goal != "learn"
         later = {} if fit is None else {"fit": asdict(fit)}
@@ -229,7 +228,7 @@ class Settings:
             constraints=tuple(None if callable(c) else c for c in constraints),
             column=column,
             failures=failures,
-            reference=named.reference,
+            reference=outcomes.reference,
         ).with_defaults()
         settings = replace(settings, fit=fit or settings.usual_fit)
         settings.stages(settings.feasible(constraints), surrogate, acquisition, check=True)
@@ -337,11 +336,15 @@ class Settings:
     @property
     def clash(self) -> str | None:
         """What is wrong with the first name that means two columns of frames; None for none."""
-        named, counts = self.outcomes, self.counts
-        if counts is not None:
-            return first_clash(self.space.names, counts.columns, {}, named.results)
-        noise = {column: noise_column(column) for column in named.columns}
-        return first_clash(self.space.names, named.columns, noise, named.results)
+        named = self.outcomes
+        columns = [column for one in named.measured for column in one.columns]
+        noise = {
+            one.column: name
+            for one in named.measured
+            for name in one.known_columns
+            if name not in columns
+        }
+        return first_clash(self.space.names, columns, noise, named.results)
 
     def check_names(self) -> None:
         """Refuse names of inputs and outcomes that mean two columns of frames.
@@ -424,7 +427,7 @@ class Settings:
     def outcomes(self) -> OutcomeSet:
         """The outcomes by name."""
         about = self.goal, self.column, self.constraints, self.space.names, self.failures
-        return OutcomeSet.of(*about, self.reference)
+        return OutcomeSet.of(*about, self.reference, self.counts, self.fixed_variance)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data."""

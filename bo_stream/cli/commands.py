@@ -216,7 +216,7 @@ def tell(
 
     frame, columns = read_measurements(outcomes, campaign), outcome_columns(campaign)
     missing = [column for column in columns if column not in frame]
-    if missing and (missing == columns or not campaign.settings.outcomes.several):
+    if missing and (missing == columns or len(campaign.settings.outcomes.measured) == 1):
         found = ", ".join(map(str, frame.columns))
         raise ConfigError(
             f"{outcomes}: Expected a column {missing[0]}; got {found}. Rename the column with the "
@@ -530,7 +530,7 @@ def _with_counts(
 ) -> tuple[pd.Series[bool], list[str]]:
     """Which filled rows have a count, and notes on those that have none and no reason."""
     notes = []
-    for what, rows in counts.without_count(frame).items():
+    for what, rows in counts.unmeasured(frame).items():
         numbers = ", ".join(map(str, frame.index[filled & rows & reasons.isna()]))
         filled = filled & ~rows
         if numbers:

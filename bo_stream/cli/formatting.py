@@ -94,10 +94,12 @@ def far_off(campaign: Campaign) -> str | None:
     from bo_stream.campaign.frames import far_outcomes
 
     history = campaign.ledger.refresh()
-    far = far_outcomes(history) if campaign.settings.counts is None else []
+    outcomes = campaign.settings.outcomes
+    far = far_outcomes(history, outcomes)
     if not far:
         return None
-    shown = ", ".join(f"{history.trials[id].y:.6g} (trial {id})" for id in far[:5])
+    values = [(history.trials[id].entries[outcomes.columns[0]][0], id) for id in far[:5]]
+    shown = ", ".join(f"{value:.6g} (trial {id})" for value, id in values)
     more = f" and {len(far) - 5} more" if len(far) > 5 else ""
     return f"{shown}{more}, hundreds of interquartile ranges from the others"
 

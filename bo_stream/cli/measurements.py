@@ -55,9 +55,7 @@ PLAIN = str.maketrans({chr(0xFF01 + i): chr(0x21 + i) for i in range(94)} | {"\u
 
 def outcome_columns(campaign: Campaign) -> list[str]:
     """The columns of an outcome."""
-    if campaign.settings.counts is not None:
-        return campaign.settings.counts.columns
-    return campaign.settings.outcomes.columns
+    return [column for one in campaign.settings.outcomes.measured for column in one.columns]
 
 
 def read_measurements(path: Path, campaign: Campaign) -> pd.DataFrame:
@@ -74,12 +72,12 @@ def read_measurements(path: Path, campaign: Campaign) -> pd.DataFrame:
     from bo_stream.campaign.space.inputs import Category
 
     space, counts = campaign.space, campaign.settings.counts
-    outcomes = campaign.settings.outcomes.known_columns if counts is None else counts.columns
+    outcomes = campaign.settings.outcomes.known_columns
     kinds = space.kinds
     numeric = ["trial", *(one.name for one in kinds if not isinstance(one, Category)), *outcomes]
     if isinstance(space, Pool) and space.table.index.dtype.kind in "iuf":
         numeric.append("place")
-    if counts is not None and counts.name == "bernoulli":
+    if counts is not None and counts.is_truth:
         numeric.remove(counts.column)
     table = read_table(path, list(dict.fromkeys([*RESERVED, *space.names, *outcomes])))
     return numbers(path, table, numeric)

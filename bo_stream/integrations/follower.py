@@ -90,7 +90,7 @@ class Follower:
         if settings.counts is not None:
             raise UnsupportedError("measurements", "counts", "Use bo_stream.Campaign for counts.")
         if settings.outcomes.joint:
-            columns = ", ".join(settings.outcomes.learned)
+            columns = ", ".join(one.column for one in settings.outcomes.learned)
             raise UnsupportedError("one outcome", columns, "Use bo_stream.Campaign for several.")
         self.settings = settings
         self._feasible = settings.feasible(options.get("constraints") or ())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bo_stream.campaign.outcomes.outcomes import LARGEST
+from bo_stream.campaign.outcomes.outcome import LARGEST
 
 __all__ = ["read_returned"]
 

@@ -34,7 +34,6 @@ from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.history import Trial
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures
-from bo_stream.campaign.outcomes.outcomes import noise_column
 from bo_stream.campaign.proposer import available_places
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import BudgetError, InputError, StateError
@@ -287,26 +286,24 @@ def _tell_outcome(campaign: RunningCampaign, id: int, returned: Any) -> str | No
     if isinstance(returned, Failed):
         return returned.reason
     settings = campaign.ledger.settings
-    counts, wanted = settings.counts, settings.outcomes.columns
-    truths = counts is not None and counts.name == "bernoulli"
+    counts, measured = settings.counts, settings.outcomes.measured
+    truths = counts is not None and counts.is_truth
     try:
-        outcomes = read_returned(returned, wanted[0], truths)
+        outcomes = read_returned(returned, measured[0].column, truths)
     except ValueError as error:
         return str(error)
-    frame = pd.DataFrame(index=pd.Index([id], name="trial"))
-    for column, (y, variance) in outcomes.items():
-        frame[column] = y
-        if variance is not None:
-            frame[noise_column(column)] = variance
-    if counts is not None:  # a pair is then a count and its size
-        frame = frame.rename(columns={"y": counts.column, "yvar": counts.size or "yvar"})
+    cells: dict[str, float] = {}
+    for one in measured:
+        if one.column in outcomes:
+            cells |= one.cells(outcomes.pop(one.column))
+    cells |= {column: y for column, (y, _) in outcomes.items()}  # a size, or a wrong name
     try:
-        campaign.tell(frame)
+        campaign.tell(pd.DataFrame(cells, pd.Index([id], name="trial")))
     except InputError as error:  # a noise variance for some outcomes only
         return str(error)
     if id not in campaign.ledger.history.running:
         return None
     if counts is not None:
         return "the objective returned a count of 0 of 0"
-    missing = [column for column in wanted if column not in outcomes]
+    missing = [one.column for one in measured if one.column not in cells]
     return f"the objective returned no outcome {', '.join(missing)}"

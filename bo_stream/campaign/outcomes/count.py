@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self, cast
 
@@ -14,8 +14,9 @@ from torch import Tensor
 from bo_stream import likelihoods
 from bo_stream.base.options import from_plain
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.names import OWN
-from bo_stream.campaign.space import Space, numbers
+from bo_stream.campaign.history import Entry
+from bo_stream.campaign.outcomes.outcome import Outcome
+from bo_stream.campaign.space import numbers
 from bo_stream.campaign.space.columns import column, told_apart, truths
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
@@ -35,16 +36,16 @@ EXAMPLE = 'For example {"positive": Binomial(trials="examined")}.'
 
 
 @dataclass(frozen=True)
-class Count:
-    """Counts in the columns of a user's frames.
+class Count(Outcome):
+    """Counts; an entry is the count, and the trials or the exposure.
 
     Attributes:
-        column: Column of the counts.
         likelihood: Their likelihood, which names the column of trials or exposures.
     """
 
     column: str
     likelihood: Likelihood
+    sign: float = 1.0
 
     @classmethod
     def read_setting(cls, given: Any) -> Self:
@@ -72,33 +73,24 @@ class Count:
             kinds = ", ".join(one.__name__ for one in LIKELIHOODS.values())
             raise InputError(f"a likelihood of counts, {kinds}", repr(kind), EXAMPLE)
         outcome = cls(column, kind)
-        outcome._check()
+        if asdict(kind).get("classes") is not None:
+            raise InputError("outcomes 0 and 1", "classes", "Code them as 0 and 1.")
+        if outcome.is_truth and outcome.second is not None:
+            raise InputError("no trials for yes and no", "trials", "Use Binomial(trials=...).")
+        names = [column] if outcome.is_truth else [column, outcome.second]
+        if not all(isinstance(name, str) and name.strip() for name in names):
+            size = "" if outcome.is_truth else f" and of {kind.size_name}"
+            raise InputError(f"columns of counts{size}", ", ".join(map(repr, names)), EXAMPLE)
+        if len(set(names)) < len(names):
+            raise InputError("different columns", ", ".join(map(repr, names)), "Rename one.")
         return outcome
 
-    def _check(self) -> None:
-        """Refuse columns that cannot be, and classes."""
-        sized = self.name != "bernoulli"
-        names = [self.column, *([self.size] if sized else [])]
-        if not all(isinstance(name, str) and name.strip() for name in names):
-            what = f"columns of counts and of {self.likelihood.size_name}"
-            what = what if sized else "a column of counts"
-            raise InputError(what, ", ".join(map(repr, names)), EXAMPLE)
-        if not set(OWN).isdisjoint(names) or len(set(names)) < len(names):
-            what = f"different columns, other than {', '.join(OWN)}"
-            raise InputError(what, ", ".join(map(repr, names)), "Rename them.")
-        plain = asdict(self.likelihood)
-        if plain.get("classes") is not None:
-            raise InputError("outcomes 0 and 1", "classes", "Code them as 0 and 1.")
-        if not sized and plain["trials"] is not None:
-            raise InputError("no trials for yes and no", "trials", "Use Binomial(trials=...).")
-
     def check_settings(
-        self, space: Space, goal: str, surrogate: Any, noise: Any, refused: Collection[str]
+        self, goal: str, surrogate: Any, noise: Any, refused: Collection[str]
     ) -> None:
         """Refuse settings of a campaign that counts cannot have.
 
         Args:
-            space: Its space.
             goal: Its goal.
             surrogate: The family as given.
             noise: The noise as given.
@@ -107,9 +99,6 @@ class Count:
         Raises:
             InputError: naming the setting.
         """
-        shared = ", ".join(name for name in self.columns if name in space.names)
-        if shared:
-            raise InputError("columns of counts that are no inputs", shared, "Rename them.")
         if goal == "minimise":
             raise InputError("the goal learn or maximise", goal, "Count the opposite outcome.")
         if noise is not None:
@@ -133,16 +122,9 @@ class Count:
         return next(name for name, kind in LIKELIHOODS.items() if kind is type(self.likelihood))
 
     @property
-    def size(self) -> str | None:
-        """Column of trials or exposures; None if every outcome is of one unit."""
-        if self.name == "bernoulli":
-            return None
-        return cast("str | None", asdict(self.likelihood)[self.likelihood.size_name])
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns to be filled in: trials or exposures, then counts."""
-        return [self.column] if self.size is None else [self.size, self.column]
+    def is_truth(self) -> bool:
+        """Whether an outcome is yes or no."""
+        return self.name == "bernoulli"
 
     @property
     def share(self) -> bool:
@@ -154,45 +136,61 @@ class Count:
         """What predictions mean, for labels: a prevalence in percent, or a rate."""
         if self.share:
             return f"prevalence of {self.column} (%)"
-        return f"{self.column} per unit of {self.size}"
+        return f"{self.column} per unit of {self.second}"
 
     @property
     def factor(self) -> float:
         """Factor from predictions to the unit of `label`."""
         return 100.0 if self.share else 1.0
 
-    def values(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-        """Counts and sizes in a frame, each ``n``.
+    # -- frames ----------------------------------------------------------------------------------
 
-        Raises:
-            InputError: naming the first row of counts that cannot occur.
-        """
-        read = truths if self.name == "bernoulli" else numbers
-        k = read(frame, self.column)
+    @property
+    def second(self) -> str | None:
+        """Column of trials or exposures; None if every outcome is of one unit."""
+        return cast("str | None", getattr(self.likelihood, self.likelihood.size_name))
+
+    @property
+    def columns(self) -> list[str]:
+        """Trials or exposures, then counts."""
+        return [name for name in (self.second, self.column) if name is not None]
+
+    def read(self, frame: pd.DataFrame, earlier: Entry | None) -> list[Entry | None]:
+        """Counts and sizes."""
+        k = (truths if self.is_truth else numbers)(frame, self.column)
         n = np.ones_like(k)
-        column, most = repr(self.column), "1"
-        _refuse(frame, k, (k < 0.0) | (k != k.round()), f"whole counts in {column}, 0 or more")
-        if self.size is not None:
-            n, most = numbers(frame, self.size), repr(self.size)
+        counts, most = repr(self.column), "1"
+        _refuse(frame, k, (k < 0.0) | (k != k.round()), f"whole counts in {counts}, 0 or more")
+        if self.second is not None:
+            n, most = numbers(frame, self.second), repr(self.second)
             _refuse(frame, n, n <= 0.0, f"numbers above 0 in {most}", "fail() such a trial.")
             if self.share:
                 _refuse(frame, n, n != n.round(), f"whole numbers in {most}")
         if self.share:
-            _refuse(frame, k, k > n, f"at most {most} in {column}")
-        return k, n
+            _refuse(frame, k, k > n, f"at most {most} in {counts}")
+        return list(zip(k.tolist(), n.tolist(), strict=True))
 
-    def without_count(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
-        """Rows from which nothing is learned, each ``n``, by what they are.
+    def unmeasured(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
+        """Rows from which nothing is learned: without a count, and of 0 of 0."""
+        if self.column not in frame:
+            return {}
+        cells = frame.reindex(columns=self.columns).apply(pd.to_numeric, errors="coerce")
+        empty = (cells == 0.0).all(axis=1) & (self.second is not None)
+        pending = column(frame, self.column).isna()
+        rows = {f"without {self.column} yet": pending, "with 0 of 0": empty}
+        return {what: mask.to_numpy(bool) for what, mask in rows.items()}
 
-        Raises:
-            InputError: for a missing column of counts.
-        """
-        pending = column(frame, self.column).isna().to_numpy()
-        empty = np.zeros(len(frame), bool)
-        if self.size in frame:
-            both = [pd.to_numeric(column(frame, name), errors="coerce") for name in self.columns]
-            empty = ((both[0] == 0.0) & (both[1] == 0.0)).to_numpy(bool)
-        return {f"without {self.column} yet": pending, "with 0 of 0": empty}
+    def shown(self, entries: Sequence[Entry | None]) -> dict[str, np.ndarray]:
+        """Sizes, counts, and the observed rates as ``y``."""
+        k, n = np.array([entry or (np.nan, np.nan) for entry in entries]).reshape(-1, 2).T
+        sizes = {} if self.second is None else {self.second: n}
+        return {**sizes, self.column: k, "y": k / n}
+
+    def text(self, entry: Entry) -> str:
+        """A count and its size."""
+        return f"{entry[0]!r} of {entry[1]!r}"
+
+    # -- what is learned -------------------------------------------------------------------------
 
     def surrogate(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -13,7 +12,6 @@ __all__ = [
     "Failures",
     "Goal",
     "Goals",
-    "read_reference",
     "spelled",
 ]
 
@@ -37,27 +35,3 @@ FAILURES: tuple[str, ...] = get_args(Failures)
 def spelled(goal: Any) -> Any:
     """A goal in the spelling of `GOALS`; anything else as it is."""
     return SPELLINGS.get(goal, goal) if isinstance(goal, str) else goal
-
-
-def read_reference(reference: Any, goal: Any) -> dict[str, float] | None:
-    """The reference point of a hypervolume by the columns of the goals; None for none.
-
-    Raises:
-        InputError: unless it has a finite number for each of several objectives.
-    """
-    if reference is None:
-        return None
-    from bo_stream.errors import InputError  # not at the top: it imports torch
-
-    columns = list(goal) if isinstance(goal, Mapping) and len(goal) > 1 else []
-    given = dict(reference) if isinstance(reference, Mapping) else {}
-    numeric = (isinstance(x, int | float) and math.isfinite(x) for x in given.values())
-    if not columns or set(given) != set(columns) or not all(numeric):
-        raise InputError(
-            f"a reference with a finite number for each of {', '.join(columns)}"
-            if columns
-            else "no reference for one objective",
-            repr(reference),
-            "Give the worst outcomes of interest, or leave it out.",
-        )
-    return {column: float(given[column]) for column in columns}

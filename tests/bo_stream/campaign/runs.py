@@ -44,7 +44,7 @@ def bowl(row: "pd.Series[Any]") -> float:
 
 def told_once(store: MemoryStore) -> bool:
     events: list[Event] = store.events_since("campaign", 0)
-    ids = Counter(id for e in events if e["kind"] == "told" for id, _, _ in e["values"])
+    ids = Counter(row[0] for e in events if e["kind"] == "told" for row in e["outcomes"]["y"])
     return set(ids.values()) <= {1}
 
 

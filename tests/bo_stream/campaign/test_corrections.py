@@ -155,7 +155,8 @@ def test_the_ledger_keeps_what_was_told_before() -> None:
     campaign.widen({"x": (-1.0, 5.0)})
     campaign.change(budget=40)
     amended, withdrawn, widened, changed = campaign.ledger.store.events_since("campaign", 10)
-    assert amended["before"] == [[2, y, None]] and amended["values"] == [[2, 5.0, None]]
+    assert amended["before"] == {"y": [[2, y, None]]}
+    assert amended["outcomes"] == {"y": [[2, 5.0, None]]}
     assert withdrawn["before"] == [[7, "told", None]]
     assert widened["before"]["space"]["bounds"][0] == ["x", 0.0, 4.0]
     assert changed["settings"] == {"budget": 40} and changed["before"] == {"budget": None}
@@ -193,7 +194,7 @@ def test_counts_are_amended() -> None:
         (pd.DataFrame({"trial": [0]}), InputError, "a column among y, yvar"),
         (pd.DataFrame({"trial": [9], "y": [1.0]}), InputError, "trial ids, 0 to 2"),
         (pd.DataFrame({"trial": [2], "y": [1.0]}), StateError, r"trial 2.*Tell it"),
-        (pd.DataFrame({"trial": [0], "y": [np.nan]}), InputError, "finite"),
+        (pd.DataFrame({"trial": [0], "y": [np.nan]}), InputError, "outcome in every row"),
         (pd.DataFrame({"trial": [0], "y": [1.0], "yvar": [0.1]}), InputError, "without"),
         (pd.DataFrame({"trial": [0], "x": [3.0], "y": [1.0]}), InputError, "'x' = 1, as trial 0"),
     ],

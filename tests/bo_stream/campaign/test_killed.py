@@ -95,5 +95,5 @@ def test_a_killed_campaign_ends_like_an_undisturbed_one(
     trials = campaign.trials()
     pd.testing.assert_frame_equal(trials.drop(columns="ask"), undisturbed.drop(columns="ask"))
     told = [e for e in campaign.ledger.store.events_since("campaign", 0) if e["kind"] == "told"]
-    assert sorted(row[0] for e in told for row in e["values"]) == list(range(BUDGET))
+    assert sorted(row[0] for e in told for row in e["outcomes"]["y"]) == list(range(BUDGET))
     assert campaign.model is not None and campaign.model.num_observed == BUDGET

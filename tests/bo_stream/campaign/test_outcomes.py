@@ -86,7 +86,7 @@ def test_outcomes_come_in_parts() -> None:
     assert run.trials()["status"].tolist() == ["told", "running", "told"]
     run.tell(whole)  # what was told before may be repeated
     assert run.trials()["status"].tolist() == ["told"] * 3
-    with pytest.raises(StateError, match="'cost' of trial 2"):
+    with pytest.raises(StateError, match="'cost' that trial 2"):
         run.tell(whole.assign(cost=whole["cost"] + [0.0, 0.0, 1.0]))
     pd.testing.assert_frame_equal(run.trials()[[*whole.columns]], whole)
 
