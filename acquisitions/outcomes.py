@@ -28,10 +28,10 @@ from acquisitions.build import build, sampler_for
 from acquisitions.domain import Domain
 from bo_stream.base.gaussian_model import shift_and_scale, standardised
 
-__all__ = ["Completed", "OutcomeAcquisition", "SampledOutcomes", "log_completion"]
+__all__ = ["WithCompletion", "OutcomeAcquisition", "SampledOutcomes", "log_completion"]
 
 CAUTION = 3.0
-"""Power of the probability that an evaluation is completed; see `Completed`."""
+"""Power of the probability that an evaluation is completed; see `WithCompletion`."""
 
 CANDIDATES, TOGETHER = 1024, 64
 """Points that samples of large batches are compared at, and number of trials that are chosen among
@@ -61,7 +61,7 @@ class OutcomeAcquisition:
         constraints: Constraints on the outcomes.
         options: ``num_samples`` and ``seed``.
         outcomes: Number of outcomes. If the model has an output more, it is 1 where evaluations are
-            completed and 0 where they fail; values are then also those of `Completed`.
+            completed and 0 where they fail; values are then also those of `WithCompletion`.
         reference: Objectives that a hypervolume is measured from.
     """
 
@@ -91,7 +91,7 @@ class OutcomeAcquisition:
             units = [shift_and_scale(one) for one in measured]
             plain = type(model)(*map(standardised, measured))
             built = self._in_units(units)._built(plain, observed, X_pending)
-            return built if len(parts) == len(measured) else Completed(built, parts[-1])
+            return built if len(parts) == len(measured) else WithCompletion(built, parts[-1])
 
     def _in_units(self, units: Sequence[tuple[float, float]]) -> OutcomeAcquisition:
         """The same for outcomes in other units, each with its shift and scale to raw ones."""
@@ -147,7 +147,7 @@ class OutcomeAcquisition:
         return cast(AcquisitionFunction, build(self.name, model, ref_point=reference, **data))
 
 
-class Completed(AcquisitionFunction):
+class WithCompletion(AcquisitionFunction):
     """The logarithm of an acquisition function times a power of the probabilities of completion.
 
     The first power alone is the expected value of an evaluation that may fail. But when little is
