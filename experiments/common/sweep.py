@@ -53,7 +53,7 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunEnd:
     """How a run ended: its stem, the seconds it took, and why it failed, None if it is done."""
 
     stem: str
@@ -69,7 +69,7 @@ def sweep(
     executor: Executor | None = None,
     redo: Redo = "nothing",
     about: Mapping[str, Any] | None = None,
-) -> list[Outcome]:
+) -> list[RunEnd]:
     """Do all runs, and write ``sweep.csv`` with how each of them ended.
 
     Args:
@@ -128,7 +128,7 @@ Work = tuple[Path, Run, str]
 """The folder of the results, a run, and the fingerprint of its configuration."""
 
 
-def _outcomes(work: Sequence[Work], workers: int, executor: Executor | None) -> Iterator[Outcome]:
+def _outcomes(work: Sequence[Work], workers: int, executor: Executor | None) -> Iterator[RunEnd]:
     """How runs end, in the order in which they do.
 
     Every process is an executor of its own: one that dies fails its own run and no other.
@@ -136,7 +136,7 @@ def _outcomes(work: Sequence[Work], workers: int, executor: Executor | None) -> 
     if executor is None and not workers:
         yield from (_done(*each) for each in work)
         return
-    left, idle, busy = deque(work), list[Any](), dict[Future[Outcome], tuple[Any, Work]]()
+    left, idle, busy = deque(work), list[Any](), dict[Future[RunEnd], tuple[Any, Work]]()
     try:
         while left or busy:
             while left and (executor or len(busy) < workers):
@@ -162,7 +162,7 @@ def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _done(folder: Path, run: Run, mark: str) -> Outcome:
+def _done(folder: Path, run: Run, mark: str) -> RunEnd:
     """Do a run, unless another process has done it by now."""
     if outcome := _ended(folder, run.stem, mark):
         return outcome
@@ -183,20 +183,20 @@ def _done(folder: Path, run: Run, mark: str) -> Outcome:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     (folder / f"{run.stem}.error.txt").unlink(missing_ok=True)
-    return Outcome(run.stem, seconds)
+    return RunEnd(run.stem, seconds)
 
 
 def _failed(
     folder: Path, run: Run, mark: str, seconds: float, reason: str, trace: str = ""
-) -> Outcome:
+) -> RunEnd:
     """Record that a run failed."""
-    outcome = Outcome(run.stem, seconds, " ".join(reason.split()))
+    outcome = RunEnd(run.stem, seconds, " ".join(reason.split()))
     head = json.dumps({"fingerprint": mark, **asdict(outcome)})
     _write(folder / f"{run.stem}.error.txt", f"{head}\n{trace}")
     return outcome
 
 
-def _ended(folder: Path, stem: str, mark: str) -> Outcome | None:
+def _ended(folder: Path, stem: str, mark: str) -> RunEnd | None:
     """How a run ended, if it has.
 
     Raises:
@@ -206,7 +206,7 @@ def _ended(folder: Path, stem: str, mark: str) -> Outcome | None:
     if result.is_file() and (folder / f"{stem}.csv").is_file():
         said = json.loads(result.read_text(encoding="utf-8")).get("sweep", {})
         if said.get("fingerprint") == mark:
-            return Outcome(stem, said["seconds"])
+            return RunEnd(stem, said["seconds"])
         raise StateError(
             f"a folder without results of other configurations of {stem}",
             f"{folder}, where they are",
@@ -214,7 +214,7 @@ def _ended(folder: Path, stem: str, mark: str) -> Outcome | None:
         )
     head = json.loads(error.read_text(encoding="utf-8").split("\n")[0]) if error.is_file() else {}
     known = head.pop("fingerprint", None) == mark
-    return Outcome(**head) if known else None
+    return RunEnd(**head) if known else None
 
 
 def _write(path: Path, text: str) -> None:

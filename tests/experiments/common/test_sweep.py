@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 
 from bo_stream.errors import InputError, StateError
-from experiments.common.sweep import Outcome, sweep, table
+from experiments.common.sweep import RunEnd, sweep, table
 from tests.experiments.common.toys import Toy, toys
 
 FORK = get_context("fork")
 
 
-def swept(runs: Any, folder: Path, **options: Any) -> list[Outcome]:
+def swept(runs: Any, folder: Path, **options: Any) -> list[RunEnd]:
     """The outcomes of a sweep in this process."""
     return sweep(runs, folder, **{"workers": 0, **options})
 
