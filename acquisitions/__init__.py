@@ -1,8 +1,10 @@
 """Acquisition functions and builders for streaming surrogates."""
 
-from acquisitions.build import NAMES, PoolPolicy, build, register
+from acquisitions.build import NAMES, PoolPolicy, build
 from acquisitions.classes import BALD, PredictiveEntropy
 from acquisitions.local_search import LatentLogExpectedImprovement, LocalSearch
+from acquisitions.maximised import Maximised
+from acquisitions.rule import Proposal, Rule, View, register
 from acquisitions.thompson import ThompsonSampling
 from acquisitions.trust_region import TrustRegionSampling, TrustRegionSearch
 from acquisitions.variance import (
@@ -21,12 +23,16 @@ __all__ = [
     "LatentLogExpectedImprovement",
     "LocalSearch",
     "MaxVariance",
+    "Maximised",
     "PoolPolicy",
     "PredictiveEntropy",
+    "Proposal",
     "Random",
+    "Rule",
     "ThompsonSampling",
     "TrustRegionSampling",
     "TrustRegionSearch",
+    "View",
     "build",
     "near_most_uncertain",
     "register",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import ExpectedImprovement
 from botorch.acquisition.cached_cholesky import supports_cache_root
 from botorch.acquisition.logei import (
@@ -33,7 +33,7 @@ from acquisitions.closed import (
     offered,
     scales,
 )
-from acquisitions.domain import Domain
+from acquisitions.rule import DATA, REGISTRY, register
 from acquisitions.thompson import ThompsonSampling
 from acquisitions.variance import (
     NIPV,
@@ -43,52 +43,18 @@ from acquisitions.variance import (
     response_nipv,
     select_from_pool,
 )
-from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["NAMES", "POLICIES", "REGISTERED", "PoolPolicy", "build", "register", "sampler_for"]
-
-DATA: dict[str, tuple[str, ...]] = {
-    "qucb": ("X_pending",),
-    "ei": ("best_f", "X_pending"),
-    "qlogei": ("best_f", "X_pending"),
-    "qlognei": ("X_baseline", "X_pending"),
-    "qlognehvi": ("X_baseline", "X_pending"),
-    "nipv": ("X_pending", "mc_points", "weights", "trials"),
-    "max_variance": ("X_pending",),
-    "random": (),
-    "thompson": ("bounds", "near", "ensemble", "region", "domain"),
-}
-"""Names of the acquisition functions, and the data that each of them takes."""
+__all__ = ["NAMES", "POLICIES", "PoolPolicy", "build", "sampler_for"]
 
 POLICIES = ("nipv", "max_variance", "random", "near_most_uncertain")
 """Names of policies over a pool."""
 
 LOCKED = 600.0
 """Seconds after which a lock was probably left behind; compiling takes less than a minute."""
-OF_SEVERAL = ("qlognehvi",)
-"""Names of those that need several outcomes."""
-
-NAMES = tuple(name for name in DATA if name not in OF_SEVERAL)
-"""Names of the acquisition functions of one outcome."""
-
-PASSED = ("X_baseline", "best_f", "X_pending", "mc_points", "bounds")
-"""Data that functions of users may take."""
-
-REGISTERED: dict[str, Callable[..., Any]] = {}
-"""What builds the acquisition functions that were registered, by name."""
-
-REQUIRED = {
-    "ei": ("best_f",),
-    "qlogei": ("best_f",),
-    "qlognei": ("X_baseline",),
-    "qlognehvi": ("X_baseline", "ref_point"),
-    "nipv": ("mc_points",),
-}
-"""What each cannot do without."""
 
 REMEDIES = {
     "best_f": "Pass the best value so far: a stream does not keep it.",
@@ -96,48 +62,6 @@ REMEDIES = {
     "ref_point": "Pass the outcomes that every objective has to exceed.",
     "mc_points": "Pass the test points over which the variance is averaged, `P x d`, raw.",
 }
-
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "qucb": ("beta", "num_samples", "seed"),
-    "qlogei": ("num_samples", "seed"),
-    "qlognei": ("num_samples", "seed"),
-    "qlognehvi": ("num_samples", "seed"),
-    "thompson": ("samples", "explore", "jitter"),
-}
-"""Options that can be set by name and value; the others have none."""
-
-
-def register(name: str, make: Callable[..., Any]) -> None:
-    """Give an acquisition function of your own a name, by which `build` and campaigns find it.
-
-    A program that resumes a campaign with this acquisition function has to register it first.
-
-    Args:
-        name: A name that no acquisition function of this package has. One that was registered
-            before is replaced.
-        make: Returns a BoTorch acquisition function of ``(model, **data)``. It is passed those of
-            ``X_baseline``, ``best_f``, ``X_pending``, ``mc_points`` and ``bounds`` that it has
-            parameters for, and the options that are given with its name.
-
-    Raises:
-        InputError: for a name of this package, or what cannot be called.
-
-    Example:
-        >>> from botorch.acquisition.analytic import ProbabilityOfImprovement
-        >>> def improves(model, best_f):
-        ...     return ProbabilityOfImprovement(model, best_f)
-        >>> register("improves", improves)
-    """
-    if not callable(make):
-        raise InputError("a callable that builds an acquisition function", repr(make), "Give one.")
-    if name in DATA and name not in REGISTERED:
-        raise InputError(
-            "a name that no acquisition function has", repr(name), "Choose another name."
-        )
-    names = list(inspect.signature(make).parameters)[1:]
-    REGISTERED[name] = make
-    DATA[name] = tuple(key for key in names if key in PASSED)
-    OPTIONS[name] = tuple(key for key in names if key not in PASSED)
 
 
 def sampler_for(model: Model, samples: torch.Size, seed: int | None = None) -> MCSampler:
@@ -153,28 +77,126 @@ def sampler_for(model: Model, samples: torch.Size, seed: int | None = None) -> M
     return ListSampler(*(IIDNormalSampler(samples, seed=one) for one in seeds))
 
 
-@lasting
-def build(
-    name: str,
+def _plain(best_f: float | Tensor) -> bool:
+    """Whether it is one number, as functions in closed form need it."""
+    return not isinstance(best_f, Tensor) or best_f.numel() == 1
+
+
+def _smoothing(model: Model, changes: Mapping[str, Any]) -> dict[str, float]:
+    """The width of BoTorch's smoothed maximum, in the units of the model's outcome."""
+    if changes.keys() & {"objective", "posterior_transform"}:
+        return {}
+    return {"tau_relu": TAU_RELU * shift_and_scale(model)[1]}
+
+
+def _qucb(
     model: Model,
     *,
-    X_baseline: Tensor | None = None,
-    best_f: float | Tensor | None = None,
+    sampler: MCSampler,
     X_pending: Tensor | None = None,
-    mc_points: Tensor | None = None,
-    weights: Tensor | None = None,
     beta: float = 4.0,
-    num_samples: int = 128,
-    seed: int | None = None,
-    bounds: Tensor | None = None,
-    near: Tensor | None = None,
-    ensemble: KernelEnsemble | None = None,
-    region: Tensor | None = None,
-    domain: Domain | None = None,
+    **kw: Any,
+) -> AcquisitionFunction:
+    about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
+    if not kw and offered(model):
+        return ClosedUpperConfidenceBound(cast(GaussianModel, model), beta, **about)
+    return qUpperConfidenceBound(model, beta, **about, **kw)
+
+
+def _ei(
+    model: Model, *, best_f: float | Tensor, X_pending: Tensor | None = None, **kw: Any
+) -> AcquisitionFunction:
+    acqf = (
+        ClosedExpectedImprovement(cast(GaussianModel, model), best_f)
+        if not kw and _plain(best_f) and scales(model)
+        else ExpectedImprovement(model, best_f, **kw)
+    )
+    if X_pending is not None:
+        acqf.set_X_pending(X_pending)  # BoTorch refuses it with an explanation
+    return acqf
+
+
+def _qlogei(
+    model: Model,
+    *,
+    best_f: float | Tensor,
+    sampler: MCSampler,
+    X_pending: Tensor | None = None,
+    **kw: Any,
+) -> AcquisitionFunction:
+    about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
+    about |= _smoothing(model, kw)
+    if not kw and _plain(best_f) and offered(model):
+        return ClosedLogExpectedImprovement(cast(GaussianModel, model), best_f, **about)
+    return qLogExpectedImprovement(model, best_f, **{**about, **kw})
+
+
+def _qlognei(
+    model: Model,
+    *,
+    X_baseline: Tensor,
+    sampler: MCSampler,
+    X_pending: Tensor | None = None,
+    **kw: Any,
+) -> AcquisitionFunction:
+    about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
+    options = {"prune_baseline": True, **about, **_smoothing(model, kw), **kw}
+    return qLogNoisyExpectedImprovement(model, X_baseline, **options)
+
+
+def _qlognehvi(
+    model: Model,
+    *,
+    X_baseline: Tensor,
+    ref_point: Tensor,
+    sampler: MCSampler,
+    X_pending: Tensor | None = None,
+    **kw: Any,
+) -> AcquisitionFunction:
+    _warn_of_lock()
+    options: dict[str, Any] = {
+        "prune_baseline": True,
+        "sampler": sampler,
+        "X_pending": X_pending,
+        **kw,
+    }
+    return qLogNoisyExpectedHypervolumeImprovement(
+        model, ref_point=ref_point, X_baseline=X_baseline, **options
+    )
+
+
+def _nipv(
+    model: Model,
+    *,
+    mc_points: Tensor,
+    X_pending: Tensor | None = None,
+    weights: Tensor | None = None,
     trials: Any = None,
     **kw: Any,
-) -> Any:
-    """Build an acquisition function by name; arguments that it does not use are ignored.
+) -> AcquisitionFunction:
+    ours = cast(GaussianModel, model)  # NIPV refuses other models
+    return NIPV(ours, mc_points, X_pending=X_pending, weights=weights, **kw)
+
+
+register("qucb", _qucb, ours=True)
+register("ei", _ei, ours=True)
+register("qlogei", _qlogei, ours=True)
+register("qlognei", _qlognei, ours=True)
+register("nipv", _nipv, ours=True)
+register("max_variance", MaxVariance, ours=True)
+register("random", Random, ours=True)
+register("thompson", ThompsonSampling, ours=True)
+NAMES = tuple(REGISTRY)
+"""Names of the acquisition functions of one outcome."""
+register("qlognehvi", _qlognehvi, outcomes=2, ours=True)
+
+OPTIONAL = DATA.union(*(entry.options or () for entry in REGISTRY.values()))
+"""What each of these functions ignores unless it has a parameter of the name."""
+
+
+@lasting
+def build(name: str, model: Model, **given: Any) -> Any:
+    """Build an acquisition function by name; data that it does not use are ignored.
 
     A surrogate keeps neither the observed points nor the best value: the caller keeps and passes
     them.
@@ -183,27 +205,24 @@ def build(
         name: ``qucb`` (upper confidence bound), ``ei`` (expected improvement, one point at a time),
             ``qlogei``, ``qlognei`` (noisy, over a baseline), ``qlognehvi`` (hypervolume of several
             outcomes; needs ``ref_point``), ``nipv`` (integrated variance), ``max_variance``,
-            ``random``, ``thompson`` (samples of the posterior).
+            ``random``, ``thompson`` (samples of the posterior), or one that was registered.
         model: A surrogate of `bo_stream`, or any BoTorch model except for ``nipv`` and
             ``max_variance``. Of a `CountGP`, ``nipv`` integrates the variance of the prevalence or
             rate, and the others take the latent surface.
-        X_baseline: ``n x d`` raw points already observed; for ``qlognei`` and ``qlognehvi``.
-        best_f: Best value so far, raw; for ``ei`` and ``qlogei``. With noise, the best posterior
-            mean at observed points rather than the best observation.
-        X_pending: ``n' x d`` raw points under evaluation.
-        mc_points: ``P x d`` raw test points; for ``nipv``.
-        weights: ``P`` weights of the test points; for ``nipv``.
-        beta: Trade-off of ``qucb`` between mean and standard deviation, as in BoTorch.
-        num_samples: Quasi-Monte-Carlo samples of ``qucb``, ``qlogei``, ``qlognei``, ``qlognehvi``.
-        seed: Seed of these samples; by default they come from torch's global generator.
-        bounds: ``2 x d`` raw bounds of the search; for ``thompson``.
-        near: ``k x d`` raw points around which ``thompson`` searches too.
-        ensemble: Kernels that ``thompson`` samples from beside the surrogate's own.
-        region: Where ``thompson`` draws some points, ``2 x d``.
-        domain: The feasible set in place of bounds; for ``thompson``.
-        trials: Trials or exposure of a future count; for ``nipv`` of a `CountGP`.
-        kw: Further arguments of `ThompsonSampling` or of the BoTorch class (``objective``,
-            ``posterior_transform``, ...).
+        given: Data and options:
+
+            - ``X_baseline``: ``n x d`` raw points already observed; for ``qlognei``, ``qlognehvi``;
+            - ``best_f``: best value so far, raw; for ``ei`` and ``qlogei``. With noise, the best
+              posterior mean at observed points rather than the best observation;
+            - ``X_pending``: ``n' x d`` raw points under evaluation;
+            - ``mc_points``, ``weights``: ``P x d`` raw test points and their ``P`` weights; for
+              ``nipv``; of a `CountGP` also ``trials``, trials or exposure of a future count;
+            - ``beta``: trade-off of ``qucb`` between mean and standard deviation, as in BoTorch;
+            - ``num_samples``, ``seed``: of the quasi-Monte-Carlo samples of ``qucb``, ``qlogei``,
+              ``qlognei``, ``qlognehvi``; by default 128, from torch's global generator;
+            - ``bounds``, ``near``, ``ensemble``, ``region``, ``domain``, ``samples``, ``explore``,
+              ``jitter``: of `ThompsonSampling`;
+            - further arguments of the BoTorch class (``objective``, ``posterior_transform``, ...).
 
     Returns:
         The acquisition function, to be maximised; `ThompsonSampling` proposes points itself.
@@ -214,65 +233,27 @@ def build(
     Raises:
         InputError: for an unknown name, or if a required argument is missing.
     """
-    values = X_baseline, best_f, X_pending, mc_points, bounds
-    data: dict[str, Any] = dict(zip(PASSED, values, strict=True))
-    if name in REGISTERED:
-        return REGISTERED[name](model, **{key: data[key] for key in DATA[name]}, **kw)
-    for key in REQUIRED.get(name, ()):
-        if {**data, **kw}.get(key) is None:
-            raise InputError(f"{key} for {name!r}", "none", REMEDIES[key])
-    if isinstance(model, CountGP):
-        if name == "nipv" and weights is None:
-            return response_nipv(model, data["mc_points"], trials, X_pending)
+    functions = {key: entry for key, entry in REGISTRY.items() if not entry.is_rule}
+    if name not in functions:
+        known = ", ".join(functions)
+        what = f"the name of an acquisition function, one of {known}"
+        raise InputError(what, repr(name), "Choose one of these.")
+    entry = functions[name]
+    for key, remedy in REMEDIES.items():
+        if key in entry.required and given.get(key) is None:
+            raise InputError(f"{key} for {name!r}", "none", remedy)
+    if entry.ours and isinstance(model, CountGP):
+        if name == "nipv" and given.get("weights") is None:
+            about = given["mc_points"], given.get("trials"), given.get("X_pending")
+            return response_nipv(model, *about)
         model = model.model
-    sampler = sampler_for(model, torch.Size([num_samples]), seed)
-    ours = cast(GaussianModel, model)  # NIPV and MaxVariance refuse other models
-    plain = not kw and not (isinstance(best_f, Tensor) and best_f.numel() > 1)
-    closed = name in ("qucb", "qlogei") and plain and offered(model)
-    about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
-    raw = not {"objective", "posterior_transform"} & kw.keys()
-    width: dict[str, Any] = {"tau_relu": TAU_RELU * shift_and_scale(model)[1]} if raw else {}
-    match name:
-        case "qucb" if closed:
-            return ClosedUpperConfidenceBound(ours, beta, **about)
-        case "qucb":
-            return qUpperConfidenceBound(model, beta, **about, **kw)
-        case "ei":
-            acqf = (
-                ClosedExpectedImprovement(ours, data["best_f"])
-                if plain and scales(model)
-                else ExpectedImprovement(model, data["best_f"], **kw)
-            )
-            if X_pending is not None:
-                acqf.set_X_pending(X_pending)  # BoTorch refuses it with an explanation
-            return acqf
-        case "qlogei" if closed:
-            return ClosedLogExpectedImprovement(ours, data["best_f"], **about, **width)
-        case "qlogei":
-            return qLogExpectedImprovement(model, data["best_f"], **{**about, **width, **kw})
-        case "qlognei":
-            options = {"prune_baseline": True, **about, **width, **kw}
-            return qLogNoisyExpectedImprovement(model, data["X_baseline"], **options)
-        case "qlognehvi":
-            _warn_of_lock()
-            options = {"prune_baseline": True, **about, **kw}
-            return qLogNoisyExpectedHypervolumeImprovement(
-                model, X_baseline=data["X_baseline"], **options
-            )
-        case "thompson":
-            where: dict[str, Any] = {"near": near, "region": region, "domain": domain}
-            return ThompsonSampling(ours, bounds, ensemble=ensemble, **where, **kw)
-        case "nipv":
-            return NIPV(ours, data["mc_points"], X_pending=X_pending, weights=weights, **kw)
-        case "max_variance":
-            return MaxVariance(ours, X_pending, **kw)
-        case "random":
-            return Random(model, **kw)
-    raise InputError(
-        f"the name of an acquisition function, one of {', '.join([*NAMES, *REGISTERED])}",
-        repr(name),
-        "Choose one of these.",
-    )
+    if entry.ours or "sampler" in entry.data:
+        size = torch.Size([given.pop("num_samples", 128)])
+        given.setdefault("sampler", sampler_for(model, size, given.pop("seed", None)))
+    ignored = OPTIONAL if entry.ours else DATA
+    names, given = entry.data | (entry.options or set()), dict.fromkeys(entry.required) | given
+    used = {key: value for key, value in given.items() if key in names or key not in ignored}
+    return entry.make(model, **used)
 
 
 class PoolPolicy:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,14 +22,11 @@ from torch.quasirandom import SobolEngine
 
 from acquisitions.ascent import maximise_in_turn, repeats_tell
 from acquisitions.domain import Domain
-from bo_stream.errors import ShapeError, UnsupportedError
+from acquisitions.rule import Proposal, Rule, View
+from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.exact import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
-
-if TYPE_CHECKING:
-    from bo_stream.base.streaming_gp import StreamingGP
-    from bo_stream.campaign.proposing.proposals import ProposalContext
 
 __all__ = ["LatentLogExpectedImprovement", "LocalSearch", "ascend"]
 
@@ -141,51 +138,31 @@ def _log_h(u: Array) -> tuple[Array, Array, Array]:
     return log_h, by_mean, by_sd
 
 
-class LocalSearch:
-    """Maximises `LatentLogExpectedImprovement`; a `ProposalRule` of campaigns over a box.
+class LocalSearch(Rule):
+    """Maximises `LatentLogExpectedImprovement` over a box, by a `WarpedGP` with an observation.
 
     A batch is chosen one point after another, each believed to have its posterior mean, as running
     trials are. Points that repeat an observed, running or failed one are refused. Randomness comes
     from torch's global generator. O(n^2) per candidate and evaluation; a few milliseconds at
     n = 60.
-
-    Args:
-        bounds: ``2 x d`` raw bounds.
-        domain: The feasible set, if that is not the whole box; its points stay feasible.
-
-    Raises:
-        ShapeError: for bounds of another shape.
     """
 
-    def __init__(self, bounds: Tensor, domain: Domain | None = None) -> None:
-        if bounds.ndim != 2 or bounds.shape[0] != 2:
-            raise ShapeError(
-                "bounds `2 x d`", f"{tuple(bounds.shape)}", "Stack lower and upper bounds."
-            )
-        self.bounds = bounds.detach().double()
-        self.domain = domain
+    family = "warped"
 
-    def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
+    def propose(self, view: View, q: int) -> Proposal:
         """The next trials.
-
-        Args:
-            model: A `WarpedGP` with at least one observation.
-            q: Number of trials.
-            context: The campaign's points, of which those of running and failed trials are used.
-
-        Returns:
-            ``q x d`` raw points.
 
         Raises:
             UnsupportedError: for another model.
         """
-        acquisition = LatentLogExpectedImprovement(model)
-        ours = cast(WarpedGP, model)
-        if self.domain is not None:
-            running = torch.cat([context.pending, context.failed])
-            return _feasible(acquisition, ours, self.domain, q, running)
-        avoided = [ours.transformed(t).numpy(force=True) for t in (context.pending, context.failed)]
-        box = ours.transformed(self.bounds).sort(0).values.numpy(force=True)
+        acquisition = LatentLogExpectedImprovement(cast(Model, view.model))
+        ours = cast(WarpedGP, view.model)
+        if not view.domain.is_box:
+            running = torch.cat([view.pending, view.failed])
+            return Proposal(_feasible(acquisition, ours, view.domain, q, running))
+        avoided = [ours.transformed(t).numpy(force=True) for t in (view.pending, view.failed)]
+        bounds = view.domain.bounds
+        box = ours.transformed(bounds).sort(0).values.numpy(force=True)
         rng = np.random.default_rng(int(torch.randint(2**62, ())))
         process = acquisition.process.believing(np.concatenate(avoided))
         chosen: list[Array] = []
@@ -194,7 +171,7 @@ class LocalSearch:
             chosen.append(x)
             process = process.believing(x[None])
         Z = torch.from_numpy(np.stack(chosen))
-        return ours._raw_inputs(Z).clamp(*self.bounds).to(ours.dtype)
+        return Proposal(ours._raw_inputs(Z).clamp(*bounds).to(ours.dtype))
 
 
 def _feasible(

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from acquisitions.rule import Proposal, Rule, View
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.exact import FARTHEST, Solved
 from bo_stream.mathematics.region import Geometry
 from bo_stream.surrogates.trust_region import TrustRegionGP
-
-if TYPE_CHECKING:
-    from bo_stream.base.streaming_gp import StreamingGP
-    from bo_stream.campaign.proposing.proposals import ProposalContext
 
 __all__ = [
     "RegionDraws",
@@ -114,28 +111,19 @@ class TrustRegionSampling:
         return model.raw(centre + steps)
 
 
-@dataclass(frozen=True)
-class TrustRegionSearch:
-    """Proposes a campaign's trials by `TrustRegionSampling`.
+class TrustRegionSearch(Rule):
+    """Proposes trials by `TrustRegionSampling`.
 
     Running trials are left out of account: samples differ by chance.
-
-    Attributes:
-        bounds: ``2 x d`` raw bounds, those of the surrogate.
     """
 
-    bounds: Tensor
+    family = "trust_region"
+    unconstrained = True
 
-    def __call__(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
-        """``q x d`` raw points.
-
-        Args:
-            model: A `TrustRegionGP`.
-            q: Number of points.
-            context: The campaign's points.
-        """
-        X = TrustRegionSampling(cast(TrustRegionGP, model)).propose(q)
-        return X.clamp(*self.bounds.to(X))
+    def propose(self, view: View, q: int) -> Proposal:
+        """The next trials, by a `TrustRegionGP`."""
+        X = TrustRegionSampling(cast(TrustRegionGP, view.model)).propose(q)
+        return Proposal(X.clamp(*view.domain.bounds.to(X)))
 
 
 # -- candidates and samples ----------------------------------------------------------------------

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import torch
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import changes, figures, results
@@ -24,6 +23,7 @@ from bo_stream.campaign import history as events
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.changes import GivenParts, continued, replayed, stored_settings
 from bo_stream.campaign.effort import FitPolicy, Optimiser
+from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.frames import (
     far_outcomes,
@@ -38,8 +38,6 @@ from bo_stream.campaign.frames import (
 from bo_stream.campaign.history import ENQUEUED, Decision, Event, NewTrials, Trial, TrialHistory
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures, Goals
-from bo_stream.campaign.proposer import propose
-from bo_stream.campaign.proposing.proposals import AcquisitionBuilder
 from bo_stream.campaign.settings import NamedChoice, Noise, Settings
 from bo_stream.campaign.space import Box, Space
 from bo_stream.campaign.space.feasible import InputConstraint
@@ -49,6 +47,8 @@ from bo_stream.errors import BoStreamError, BudgetError, InputError, StateError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from acquisitions.maximised import AcquisitionBuilder
 
 __all__ = ["Callback", "Campaign"]
 
@@ -272,9 +272,9 @@ class Campaign:
                 f"{dict(s.surrogate)} ({error})",
                 f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
             ) from error
-        like = torch.empty(0, dtype=torch.float64)
+        engine = Engine(s, given.stages, given.constraints, renews=store.durable)
         self.ledger, self._callbacks = Ledger(store, name, s, changed), tuple(hooks)
-        self.state = CampaignState(self.ledger, given.stages, like, given.constraints)
+        self.state = CampaignState(self.ledger, engine)
         self.state.sync()
 
     @property
@@ -311,12 +311,12 @@ class Campaign:
         Of counts it is a `CountGP`, of several outcomes a model list of BoTorch with an output for
         each, of which larger ones are better. None before it is built.
         """
-        return self.state.model
+        return self.state.engine.model
 
     @property
     def decision(self) -> Decision:
         """The acquisition function of the latest trials, and why it was chosen."""
-        return self.ledger.refresh().decision or self.state.current.usual_decision
+        return self.ledger.refresh().decision or self.state.engine.current.usual_decision
 
     # -- ask and tell ----------------------------------------------------------------------------
 
@@ -396,10 +396,10 @@ class Campaign:
         """
 
         def told(history: TrialHistory) -> Event | None:
-            return read_told(frame, self.space, self.state.outcomes, history)
+            return read_told(frame, self.space, self.state.engine.outcomes, history)
 
         ids = events.changed_ids(self._record(told))
-        if far := far_outcomes(self.ledger.history, self.state.outcomes, ids):
+        if far := far_outcomes(self.ledger.history, self.state.engine.outcomes, ids):
             warnings.warn(
                 f"The outcomes of trials {', '.join(map(str, far))} are hundreds of interquartile "
                 "ranges away from the others. Mistakes are corrected by amend() or withdraw().",
@@ -452,7 +452,7 @@ class Campaign:
         """
 
         def amended(history: TrialHistory) -> Event | None:
-            return read_amended(frame, self.space, self.state.outcomes, history)
+            return read_amended(frame, self.space, self.state.engine.outcomes, history)
 
         self._record(amended)
 
@@ -740,7 +740,7 @@ class Campaign:
         ids = events.changed_ids(event)
         if self._callbacks and ids:
             trials = [self.ledger.history.trials[id] for id in ids]
-            frame = trials_frame(trials, self.space, self.state.outcomes)
+            frame = trials_frame(trials, self.space, self.state.engine.outcomes)
             for callback in self._callbacks:
                 callback.after_tell(self, frame.copy())
         return event
@@ -750,7 +750,7 @@ class Campaign:
 
         def event(history: TrialHistory) -> Event | None:
             settings = changed(history)
-            self.state.stages_of(settings)  # or refuse
+            self.state.engine.stages_of(settings)  # or refuse
             return events.changed_event(self.settings.to_dict(), settings.to_dict())
 
         self._record(event)
@@ -765,7 +765,7 @@ class Campaign:
             count = self._within_budget(count, before, budget, refuse=not enqueued)
         if count:
             self.state.update(count)
-            proposal = propose(self.state, count)
+            proposal = self.state.propose(count)
 
         def asked(history: TrialHistory) -> Event | None:
             if _overtaken(before, history, enqueued):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy
 from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.names import is_text
 from bo_stream.campaign.outcomes.goals import Failures
-from bo_stream.campaign.proposing.proposals import AcquisitionBuilder
 from bo_stream.campaign.settings import GIVEN, NamedChoice, Settings, as_named
 from bo_stream.campaign.space import Box
 from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import BoundsError, InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from acquisitions.maximised import AcquisitionBuilder
 
 __all__ = ["GivenParts", "changed", "continued", "replayed", "stored_settings", "widened"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from botorch.models.transforms.outcome import Standardize
@@ -25,7 +25,6 @@ from bo_stream.campaign.effort import FitPolicy, least_growth
 from bo_stream.campaign.history import Log
 from bo_stream.campaign.outcomes.count import latent_surrogate
 from bo_stream.campaign.outcomes.observations import Observations, least_learned
-from bo_stream.campaign.proposing.proposals import ProposalContext, ProposalRule
 from bo_stream.campaign.records import Row
 from bo_stream.errors import (
     BoStreamError,
@@ -36,7 +35,10 @@ from bo_stream.errors import (
 )
 from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["Learner", "Stage", "chosen_points", "falling_back"]
+if TYPE_CHECKING:
+    from acquisitions.rule import Rule
+
+__all__ = ["Learner", "Stage", "falling_back"]
 
 FAILURES = (ArithmeticError, MemoryError, NotPSDError, RuntimeError, ValueError)
 REFUSALS = (InputError, StateError)
@@ -57,7 +59,6 @@ of one kernel are too narrow: its hyperparameters were chosen to explain few out
 
 UNBUILT = "No surrogate could be built: trials are spread over the space until more are told."
 ONE_KERNEL = "Predictions and samples are of one kernel."
-SPREAD = "Trials are spread over the space: an acquisition function could not be maximised."
 
 SCORED = 64
 """Maximum number of outcomes of a batch whose joint prediction is scored."""
@@ -78,14 +79,14 @@ class Stage:
 
     make: Callable[..., StreamingGP]
     policy: FitPolicy
-    rule: ProposalRule
+    rule: Rule
     start: int = 0
     named: bool = True
 
     @property
     def samples(self) -> bool:
         """Whether trials may be chosen by samples of the posterior."""
-        return bool(getattr(self.rule, "samples", False))
+        return self.rule.samples
 
 
 class Learner:
@@ -204,11 +205,6 @@ class Learner:
         return self.fitted == 0 or any(self.num_observed >= stage.start for stage in later)
 
     @property
-    def behind(self) -> bool:
-        """Whether outcomes are further from the predictions than the predictions promise."""
-        return self.surprise.behind
-
-    @property
     def num_observed(self) -> int:
         """Number of outcomes that the surrogate has observed."""
         return 0 if self.model is None else self.model.num_observed
@@ -252,18 +248,17 @@ class Learner:
         else:
             self.reset(self.revision)
 
-    def update(self, data: Observations, batches: int, row: Row, q: int = 1) -> bool:
+    def update(self, row: Row, q: int = 1) -> bool:
         """Build or fit the surrogate if that is due.
 
         Args:
-            data: All outcomes.
-            batches: Number of batches told.
             row: Receives the seconds and ``fit_evaluations``.
             q: Number of trials to be chosen.
 
         Returns:
             Whether its hyperparameters changed.
         """
+        data, batches = self.data, self.data.batches
         if len(data.X) < self.initial or batches == self._updated_at:
             return False
         number = max(i for i, stage in enumerate(self.stages) if len(data.X) >= stage.start)
@@ -513,33 +508,6 @@ def fitted_or_kept(
         other = fresh()
         return other, other.fit(limits[1])
     return model, None
-
-
-def chosen_points(
-    stage: Stage,
-    model: StreamingGP,
-    q: int,
-    context: ProposalContext,
-    renewed: Sequence[StreamingGP] = (),
-) -> Tensor | None:
-    """Points by the rule of a stage; None, with a warning, if its arithmetic fails.
-
-    Args:
-        stage: What is used now.
-        model: The surrogate, or those of several outcomes as one model.
-        q: Number of points.
-        context: Points that matter.
-        renewed: Surrogates whose posterior is computed again first, as after loading: a resumed
-            campaign then goes on bit for bit.
-    """
-    with falling_back(SPREAD, allowed=stage.named):
-        for one in renewed:
-            latent_surrogate(one).refresh()
-        found = stage.rule(model, q, context)
-        if not bool(found.isfinite().all()):
-            raise ArithmeticError("The points are not finite.")
-        return found
-    return None
 
 
 def _ensemble_of(model: StreamingGP, q: int = 1) -> KernelEnsemble | None:

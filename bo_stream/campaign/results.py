@@ -65,7 +65,7 @@ BOXES = 256
 
 def trials(state: CampaignState) -> pd.DataFrame:
     """Every trial; see `bo_stream.Campaign.trials`."""
-    return trials_frame(list(state.history.trials), state.settings.space, state.outcomes)
+    return trials_frame(list(state.history.trials), state.settings.space, state.engine.outcomes)
 
 
 def told(state: CampaignState) -> pd.DataFrame:
@@ -76,7 +76,7 @@ def told(state: CampaignState) -> pd.DataFrame:
 
 def best(state: CampaignState) -> pd.Series[Any]:
     """The best outcome so far; see `bo_stream.Campaign.best`."""
-    settings, outcomes = state.settings, state.outcomes
+    settings, outcomes = state.settings, state.engine.outcomes
     _check_optimises(settings)
     if len(outcomes.goals) > 1:
         raise UnsupportedError("one objective", ", ".join(outcomes.goals), "Use front().")
@@ -100,18 +100,18 @@ def front(
     state: CampaignState, of: Literal["trials", "model"] = "trials", feasible: float = 0.95
 ) -> pd.DataFrame:
     """What is not dominated; see `bo_stream.Campaign.front`."""
-    if len(state.outcomes.goals) < 2:
+    if len(state.engine.outcomes.goals) < 2:
         raise UnsupportedError("several objectives", "one", "Use best() or recommend().")
     if of not in ("trials", "model"):
         raise InputError("'trials' or 'model'", repr(of), "Choose one.")
     if of == "model":
         return _recommended(state, None, feasible)
-    return _front_of(told(state), state.outcomes)
+    return _front_of(told(state), state.engine.outcomes)
 
 
 def hypervolume(state: CampaignState) -> tuple[float, dict[str, float]] | None:
     """Hypervolume of `front`; see `bo_stream.Campaign.hypervolume`."""
-    found, outcomes = front(state), state.outcomes
+    found, outcomes = front(state), state.engine.outcomes
     if not len(found):
         return None
     volume, reference = measured_volume(torch.from_numpy(outcomes.signed(found)), outcomes)
@@ -124,18 +124,21 @@ def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.Da
     if type(n) is not int or n < 1:
         raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
     _check_optimises(state.settings)
-    if state.only is None:
+    if state.engine.only is None:
         return _recommended(state, n, feasible)
-    model, data = _current_model(state), state.only.data
-    latent, kernels = latent_surrogate(model), (state.only.ensemble, state.only.kernels())
+    model, data = _current_model(state), state.engine.only.data
+    latent, kernels = (
+        latent_surrogate(model),
+        (state.engine.only.ensemble, state.engine.only.kernels()),
+    )
 
     def means(X: Tensor) -> Tensor:
         return _distribution(state, model, X).mean
 
-    chosen = recommended(latent, state.feasible, data, means, kernels, n)
+    chosen = recommended(latent, state.engine.feasible, data, means, kernels, n)
     frame, X = _settings_at(state, chosen)
     here = _distribution(state, model, X)
-    found = gains_ahead(latent, state.feasible, data, kernels[1], here.outcome, X)
+    found = gains_ahead(latent, state.engine.feasible, data, kernels[1], here.outcome, X)
     shown = _summary(here, state.settings.sign, interval=True)
     return frame.assign(**shown, gain=found.numpy())
 
@@ -144,11 +147,11 @@ def predict(state: CampaignState, frame: pd.DataFrame, *, noise: bool = False) -
     """Predictions at settings; see `bo_stream.Campaign.predict`."""
     X = _encoded(state, state.settings.space.values(frame))
     model, counts = _current_model(state), state.settings.counts is not None
-    if noise and (counts or state.only is None):
+    if noise and (counts or state.engine.only is None):
         raise UnsupportedError(
             "one outcome that is no count", "counts or several outcomes", "Leave `noise` out."
         )
-    if state.only is None:
+    if state.engine.only is None:
         return _predictions_of(_predictions(state), X, frame.index)
     found = _distribution(state, model, X, noise)
     shown = _summary(found, state.settings.sign, interval=noise or counts)
@@ -164,8 +167,8 @@ def winsorised(state: CampaignState) -> dict[str, tuple[float, int]]:
     counts, and for the goal ``learn``.
     """
     found = {}
-    for outcome in state.outcomes.measured:
-        one = state.learners[outcome.column]
+    for outcome in state.engine.outcomes.measured:
+        one = state.engine.learners[outcome.column]
         beyond = int((one.least > one.data.Y).sum())
         found[outcome.column] = outcome.sign * one.least, beyond
     return found
@@ -182,19 +185,19 @@ def _check_optimises(settings: Settings) -> None:
 
 def _current_model(state: CampaignState) -> StreamingGP:
     """The surrogate of all outcomes, built if it was not yet, or for fewer or equal ones."""
-    if state.unfitted:
+    if state.engine.unfitted:
         state.update()
-    if state.model is None:
+    if state.engine.model is None:
         raise StateError(
             f"{state.settings.initial} outcomes, to build a surrogate from",
             f"{state.history.num_told}",
             "Tell more first.",
         )
-    return state.model
+    return state.engine.model
 
 
 def _predictions(state: CampaignState) -> OutcomePredictions:
-    return OutcomePredictions(cast(Any, _current_model(state)), state.outcomes)
+    return OutcomePredictions(cast(Any, _current_model(state)), state.engine.outcomes)
 
 
 def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFrame:
@@ -202,23 +205,23 @@ def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFr
     if not 0.0 <= least <= 1.0:
         raise InputError("feasible, a probability", repr(least), "For example 0.95.")
     predictions, data = _predictions(state), cast(PartlyObserved, state.observations)
-    given = predictions, state.feasible, data, least
+    given = predictions, state.engine.feasible, data, least
     chosen = _front_points(*given) if n is None else _recommended_points(*given, n)
     frame, X = _settings_at(state, chosen)
     frame = pd.concat([frame, _predictions_of(predictions, X, frame.index, interval=True)], axis=1)
     if n is None:
         return frame
-    several = len(state.outcomes.goals) > 1
+    several = len(state.engine.outcomes.goals) > 1
     against = _settings_at(state, _front_points(*given))[1] if several else X
     gains = _Gains(predictions, predictions.at(against).objectives)
-    found = largest_gains(gains, state.feasible, data.candidates())
+    found = largest_gains(gains, state.engine.feasible, data.candidates())
     return frame.assign(gain=found.expand(len(frame)).numpy())
 
 
 def _settings_at(state: CampaignState, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
     """Settings at points of a box or rows of a pool: as a frame, and encoded."""
     space = state.settings.space
-    shared = [name for name in space.names if name in state.outcomes.results]
+    shared = [name for name in space.names if name in state.engine.outcomes.results]
     if shared:  # a campaign of an earlier release
         raise StateError(
             "inputs whose names no column of results has",
@@ -241,7 +244,7 @@ def _settings_at(state: CampaignState, chosen: Tensor) -> tuple[pd.DataFrame, Te
 
 
 def _encoded(state: CampaignState, values: np.ndarray) -> Tensor:
-    return state.settings.space.encode(values).to(state.like)
+    return state.settings.space.encode(values).to(state.engine.like)
 
 
 def _distribution(
@@ -250,7 +253,7 @@ def _distribution(
     """The distribution of the only outcome, to be maximised; of counts the response."""
     if isinstance(model, CountGP):
         return model.response(X, nugget=False)
-    kernels = None if state.only is None else state.only.kernels()
+    kernels = None if state.engine.only is None else state.engine.only.kernels()
     return outcome_distribution(model, X, kernels, noise=noise)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -27,16 +27,14 @@ from bo_stream.campaign.outcomes.outcomes import (
     read_goal,
     spelled_constraints,
 )
-from bo_stream.campaign.proposing.proposals import (
-    AcquisitionBuilder,
-    AcquisitionSearch,
-    ProposalRule,
-)
-from bo_stream.campaign.proposing.rules import AUTO, checked_name, rule_by_name, shown
 from bo_stream.campaign.space import Box, Space, space_from_dict
 from bo_stream.campaign.space.feasible import FeasibleSet
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import InputError, StateError, check_not_shadowed
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
+
+if TYPE_CHECKING:
+    from acquisitions.maximised import AcquisitionBuilder as AcquisitionBuilder
+    from acquisitions.rule import Rule
 
 __all__ = ["GIVEN", "NamedChoice", "Noise", "Settings", "as_named"]
 
@@ -307,7 +305,7 @@ class Settings:
         if self.space.categories:
             why = "Categories: samples are drawn at points, not as functions."
             return Default("qlogei", why)
-        return Default(AUTO, "By the measured seconds of evaluations and decisions.")
+        return Default("auto", "By the measured seconds of evaluations and decisions.")
 
     def _for_more(self, later: Mapping[str, Any]) -> dict[str, Any]:
         """Settings for more outcomes than a small campaign has, as plain data."""
@@ -520,20 +518,24 @@ class Settings:
 
     def make_rule(
         self, feasible: FeasibleSet, given: NamedChoice | AcquisitionBuilder | None = None
-    ) -> ProposalRule:
+    ) -> Rule:
         """What chooses trials: by the callable or name given, or by the stored name.
 
         Raises:
             InputError: for names and options that no acquisition function has.
         """
-        targets = None if self.targets is None else self.space.encode(np.array(self.targets))
-        search = partial(AcquisitionSearch, feasible, optimiser=self.optimiser, targets=targets)
+        check_not_shadowed("acquisitions")
+        from acquisitions.maximised import (  # not at the top: it imports bo_stream
+            Maximised,
+            rule_of,
+        )
+
         if callable(given):
-            return search(given)
+            return Maximised(given, self.optimiser)
         choice = self.acquisition if given is None else as_named(given)
         if choice is None:
             raise _missing_callable("acquisition")
-        return rule_by_name(choice, search, feasible, self.outcomes, self.surrogate)
+        return rule_of(choice, self.optimiser, self.outcomes, feasible, self.family)
 
     @property
     def counts(self) -> Count | None:
@@ -619,6 +621,23 @@ def _with_noise(chosen: Mapping[str, Any] | None, noise: Noise | None) -> Mappin
             "Use one of these, or give a small variance of the noise.",
         )
     return {**chosen, "noise": "none"}
+
+
+def checked_name(name: Any, names: Iterable[str], what: str) -> str:
+    """A name that is among the known ones.
+
+    Raises:
+        InputError: for another one.
+    """
+    if name not in names:
+        known = f"the name of {what}, one of {', '.join(names)}"
+        raise InputError(known, repr(name), "Choose one of these.")
+    return cast(str, name)
+
+
+def shown(setting: Any) -> str:
+    """A setting for a message; None stands for a callable."""
+    return "a callable" if setting is None else str(setting)
 
 
 def _missing_callable(what: str) -> InputError:

@@ -61,7 +61,7 @@ def campaign_page(
     except (BudgetError, InputError) as error:
         following, why = None, str(error)
     warning = "Outcomes are further from the predictions than the predictions promise."
-    state = {**summary, "warning": warning if view.state.behind else None}
+    state = {**summary, "warning": warning if view.state.engine.behind else None}
     sections = [
         Section("Current state", tables=[facts("Current state", state)]),
         _next_trial(view, following, why),

@@ -45,8 +45,8 @@ def as_json(value: Mapping[str, Any] | pd.DataFrame) -> str:
 def summary(loaded: LoadedCampaign) -> dict[str, str]:
     """Facts about the current state of a campaign, by name."""
     campaign = loaded.campaign
-    trials, family = campaign.trials(), campaign.state.current.surrogate
-    why, decision = campaign.state.current.why[0], campaign.decision
+    trials, family = campaign.trials(), campaign.state.engine.current.surrogate
+    why, decision = campaign.state.engine.current.why[0], campaign.decision
     left = regret(campaign, trials, loaded.optimum)
     learned = "infeasible: where trials fail is learned from the first failure on"
     facts = {

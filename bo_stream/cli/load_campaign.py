@@ -16,8 +16,6 @@ from bo_stream.cli.toml_reader import (
     ConfigError,
     Key,
     TomlDocument,
-    WrongKey,
-    check_keys,
     sqlite_file,
     store_url,
 )
@@ -122,7 +120,6 @@ def create_or_continue(
     if isinstance(config.outcome, str):  # a label
         settings["outcome"] = None
     settings = {name: value for name, value in settings.items() if value is not None}
-    _check_acquisition(config)
     try:
         campaign = Campaign(
             space, store=config.store, name=config.name, callbacks=callbacks, **settings
@@ -133,21 +130,6 @@ def create_or_continue(
             raise
         raise config.document.error_at(key, str(error)) from error
     return LoadedCampaign(campaign, config.store, config)
-
-
-def _check_acquisition(config: CampaignConfig) -> None:
-    """Refuse options that the acquisition function does not have."""
-    from bo_stream.errors import check_not_shadowed
-
-    check_not_shadowed("acquisitions")
-    from acquisitions.build import DATA, OPTIONS
-
-    chosen = config.acquisition or {"name": ""}
-    if chosen["name"] in DATA:
-        try:
-            check_keys(chosen, ["name", *OPTIONS.get(chosen["name"], ())])
-        except WrongKey as error:
-            raise config.document.wrong_key(("acquisition",), error) from error
 
 
 def _wrong_setting(space: Space, settings: Mapping[str, Any]) -> Key | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ax.core.data import Data
 from ax.core.experiment import Experiment
@@ -22,16 +22,18 @@ from bo_stream.base.checks import largest_outcome
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.goals import Goal
-from bo_stream.campaign.proposing.proposals import AcquisitionBuilder
 from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.integrations.follower import (
+from bo_stream.integrations.following import (
     FinishedTrial,
     FollowsTrials,
     Inputs,
     Parameter,
     input_name,
 )
+
+if TYPE_CHECKING:
+    from bo_stream.campaign.settings import AcquisitionBuilder
 
 __all__ = ["StreamingNode"]
 
@@ -149,10 +151,10 @@ class StreamingNode(FollowsTrials, ExternalGenerationNode):
 
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
         """The next candidate."""
-        if self._follower is None:
+        if self._engine is None:
             raise StateError("a call of update_generator_state", "none", "Call it first.")
         pending = [p for p in map(self._inputs, pending_parameters) if p is not None]
-        chosen = self._follower.next(self._count, self._finished, pending)
+        chosen = self._next(self._count, self._finished, pending)
         self._count += 1
         new = {p.name: _cast(p, x) for p, x in zip(self._varied, chosen, strict=True)}
         return {**self._fixed, **new}
@@ -243,7 +245,7 @@ def _is_ordered(parameter: Varied) -> bool:
 
 
 def _parameter(parameter: Varied) -> Parameter:
-    """A parameter of Ax as the follower's."""
+    """A parameter of Ax as the engine's."""
     if isinstance(parameter, RangeParameter):
         whole = parameter.parameter_type == ParameterType.INT
         ends = float(parameter.lower), float(parameter.upper)
@@ -270,7 +272,7 @@ def _cast(parameter: Varied, value: float) -> Any:
 def _constraints(
     experiment: Experiment, varied: list[Varied], fixed: TParameterization
 ) -> list[str]:
-    """The constraints on parameters, as texts about the inputs of a `Follower`."""
+    """The constraints on parameters, as texts about the inputs of the engine."""
     names = {p.name: input_name(i) for i, p in enumerate(varied)}
     texts = []
     for constraint in experiment.search_space.parameter_constraints:

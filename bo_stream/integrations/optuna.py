@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
 from optuna.distributions import (
@@ -22,10 +22,12 @@ from bo_stream.base.checks import largest_outcome
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.goals import Goal
-from bo_stream.campaign.proposing.proposals import AcquisitionBuilder
 from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.integrations.follower import FinishedTrial, FollowsTrials, Inputs, Parameter
+from bo_stream.integrations.following import FinishedTrial, FollowsTrials, Inputs, Parameter
+
+if TYPE_CHECKING:
+    from bo_stream.campaign.settings import AcquisitionBuilder
 
 __all__ = ["StreamingSampler"]
 
@@ -147,11 +149,11 @@ class StreamingSampler(FollowsTrials, BaseSampler):
         if not search_space:
             return {}
         with self._lock:
-            before = self._follower
+            before = self._engine
             parameters = {name: _parameter(d) for name, d in search_space.items()}
             distributions = tuple(search_space.values())
-            follower = self._follow(parameters, goal, distributions=distributions)
-            proposed = self._proposed if follower is before else {}
+            self._follow(parameters, goal, distributions=distributions)
+            proposed = self._proposed if self._engine is before else {}
             running: dict[int, Inputs] = {}
             finished: dict[Hashable, FinishedTrial] = {}
             for other in study.get_trials(deepcopy=False):
@@ -162,7 +164,7 @@ class StreamingSampler(FollowsTrials, BaseSampler):
                         running[other.number] = inputs
                 elif inputs is not None and other.state.is_finished():
                     finished[other.number] = FinishedTrial(inputs, _value(other))
-            chosen = follower.next(trial.number, finished, [*running.values()])
+            chosen = self._next(trial.number, finished, [*running.values()])
             self._proposed = {**running, trial.number: chosen}
         pairs = zip(search_space.items(), chosen, strict=True)
         return {name: _value_at(d, position) for (name, d), position in pairs}
@@ -223,7 +225,7 @@ def _goal(study: Study) -> Goal:
 
 
 def _parameter(distribution: BaseDistribution) -> Parameter:
-    """A distribution as the follower's input: its values, or the numbers of its steps."""
+    """A distribution as the engine's input: its values, or the numbers of its steps."""
     if isinstance(distribution, CategoricalDistribution):
         return Parameter(len(distribution.choices))
     d = cast(FloatDistribution | IntDistribution, distribution)
@@ -234,7 +236,7 @@ def _parameter(distribution: BaseDistribution) -> Parameter:
 
 
 def _value_at(distribution: BaseDistribution, position: float) -> Any:
-    """The value that a follower's input stands for, computed as Optuna's samplers do."""
+    """The value that an input of the engine stands for, computed as Optuna's samplers do."""
     if isinstance(distribution, CategoricalDistribution):
         return distribution.to_external_repr(position)
     d = cast(FloatDistribution | IntDistribution, distribution)

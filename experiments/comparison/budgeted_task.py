@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from bo_stream.campaign.proposing.proposals import initial_design
+from bo_stream.campaign.engine import initial_design
 from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import ShapeError
 from experiments.comparison.tasks.task import Task, Told
@@ -84,7 +84,7 @@ class BudgetedTask:
     def design(self) -> np.ndarray:
         """The initial design, ``initial x d``: the same points for every method."""
         box = self.task.box
-        points = initial_design(FeasibleSet(box), self.seed, 0, self.initial, torch.empty(0))
+        points = initial_design(FeasibleSet(box), self.seed, 0, self.initial)
         return box.decode(points)
 
     def __call__(self, X: np.ndarray | pd.DataFrame) -> np.ndarray:

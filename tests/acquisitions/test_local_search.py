@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition.analytic import LogExpectedImprovement
+from botorch.models.model import Model
 from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
-from acquisitions import LatentLogExpectedImprovement, LocalSearch
+from acquisitions import LatentLogExpectedImprovement, LocalSearch, View
+from acquisitions.domain import Domain
 from acquisitions.local_search import ascend
 from bo_stream import ExactGP, WarpedGP
-from bo_stream.campaign.proposing.proposals import ProposalContext
-from bo_stream.errors import ShapeError, UnsupportedError
+from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.errors import UnsupportedError
 
 BOX = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)
 
@@ -36,9 +38,8 @@ def model(n: int = 20, **options: str) -> WarpedGP:
     return made
 
 
-def context(pending: Tensor = BOX[:0], failed: Tensor = BOX[:0]) -> ProposalContext:
-    none = torch.empty(0, dtype=torch.long)
-    return ProposalContext(points(20), pending, failed, none, BOX[:0], 20)
+def view(model: Model, pending: Tensor = BOX[:0], failed: Tensor = BOX[:0]) -> View:
+    return View(model, Observations(BOX[:0], BOX[:0, :1]), Domain.of(BOX), pending, failed)
 
 
 @pytest.mark.parametrize("centre", [(0.3, 0.6, 0.2), (1.4, 0.6, -0.5)])
@@ -93,7 +94,7 @@ def test_latent_improvement_in_optimize_acqf() -> None:
     acquisition = LatentLogExpectedImprovement(made)
     torch.manual_seed(0)
     X, value = optimize_acqf(acquisition, BOX, q=1, num_restarts=4, raw_samples=64)
-    found = LocalSearch(BOX)(made, 1, context())
+    found = LocalSearch().propose(view(made), 1).points
     assert X.shape == (1, 2)
     assert float(acquisition(found.unsqueeze(0))) > float(value) - 0.05
     pending = LatentLogExpectedImprovement(made, X_pending=found)
@@ -102,26 +103,26 @@ def test_latent_improvement_in_optimize_acqf() -> None:
 
 @pytest.mark.parametrize("noise", ["none", "learned"])
 def test_batches_are_spread_and_avoid_running_and_failed_trials(noise: str) -> None:
-    made, search = model(noise=noise), LocalSearch(BOX)
+    made, search = model(noise=noise), LocalSearch()
     torch.manual_seed(0)
-    first = search(made, 3, context())
+    first = search.propose(view(made), 3).points
     assert first.shape == (3, 2) and (BOX[0] <= first).all() and (BOX[1] >= first).all()
     assert torch.pdist(first).min() > 1e-3
     for avoided in ({"pending": first[:1]}, {"failed": first[:1]}):
-        again = search(made, 2, context(**avoided))
+        again = search.propose(view(made, **avoided), 2).points
         assert torch.cdist(again, torch.cat([first[:1], points(20)])).min() > 1e-3
     torch.manual_seed(0)
-    assert torch.equal(search(made, 3, context()), first)
+    assert torch.equal(search.propose(view(made), 3).points, first)
 
 
 def test_it_finds_an_optimum_to_several_digits() -> None:
     torch.manual_seed(0)
     X = points(6)
-    made, search = WarpedGP(X, branin(X), noise="none", bounds=BOX), LocalSearch(BOX)
+    made, search = WarpedGP(X, branin(X), noise="none", bounds=BOX), LocalSearch()
     best = float(branin(X).max())
     for _ in range(34):
         made.fit()
-        x = search(made, 1, context())
+        x = search.propose(view(made), 1).points
         made.observe(x, branin(x))
         best = max(best, float(branin(x)))
     assert -0.397887 - best < 1e-3
@@ -130,8 +131,6 @@ def test_it_finds_an_optimum_to_several_digits() -> None:
 def test_it_refuses_what_it_cannot_search() -> None:
     exact = ExactGP(points(5), branin(points(5)))
     with pytest.raises(UnsupportedError, match="WarpedGP"):
-        LocalSearch(BOX)(exact, 1, context())
+        LocalSearch().propose(view(exact), 1)
     with pytest.raises(UnsupportedError, match="observation"):
-        LocalSearch(BOX)(WarpedGP(BOX[:0], BOX[:0, :1], bounds=BOX), 1, context())
-    with pytest.raises(ShapeError):
-        LocalSearch(BOX[0])
+        LocalSearch().propose(view(WarpedGP(BOX[:0], BOX[:0, :1], bounds=BOX)), 1)

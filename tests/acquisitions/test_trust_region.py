@@ -6,7 +6,8 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel
 
-from acquisitions import TrustRegionSampling, TrustRegionSearch
+from acquisitions import TrustRegionSampling, TrustRegionSearch, View
+from acquisitions.domain import Domain
 from acquisitions.trust_region import (
     RegionDraws,
     candidates,
@@ -15,6 +16,7 @@ from acquisitions.trust_region import (
     worth_refining,
 )
 from bo_stream import ExactGP, TrustRegionGP
+from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.exact import correlations, solved
 from bo_stream.mathematics.region import Geometry
@@ -73,9 +75,11 @@ def test_samples_are_refined_where_there_is_little_noise(noise, better):
 def test_an_optimum_among_many():
     """Rastrigin in 10 inputs: 1,000 evaluations end below one local optimum an input."""
     torch.manual_seed(0)
-    model, rule = made(50), TrustRegionSearch(BOUNDS)
+    none = Observations(BOUNDS[:0], BOUNDS[:0, :1])
+    model, rule = made(50), TrustRegionSearch()
     for _ in range(20):
-        X = rule(model, 50, None)
+        view = View(model, none, Domain.of(BOUNDS), BOUNDS[:0], BOUNDS[:0])
+        X = rule.propose(view, 50).points
         model.observe(X, rastrigin(X))
     x, value = model.recommendation
     assert value > -12.0 and abs(value - float(rastrigin(x))) < 1e-9

@@ -34,7 +34,6 @@ from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.history import Trial
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures
-from bo_stream.campaign.proposer import available_places
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import BudgetError, InputError, StateError
 
@@ -237,7 +236,7 @@ def _next_trials(campaign: RunningCampaign, evaluator: Evaluator, budget: int) -
         return abandoned[:capacity]
     new = budget - len(history.trials)
     if isinstance(campaign.ledger.settings.space, Pool):
-        new = min(new, len(available_places(campaign.state.feasible, history)))
+        new = min(new, len(campaign.state.free_places))
     new = min(capacity, evaluator.batch, len(history.enqueued) + max(new, 0))
     if new <= 0:
         return []

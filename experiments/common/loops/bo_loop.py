@@ -21,14 +21,14 @@ from botorch.acquisition.analytic import PosteriorMean
 from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
+from acquisitions import Maximised
+from acquisitions.maximised import rank_by_mean
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
-from bo_stream.campaign.proposing.proposals import AcquisitionSearch, rank_by_mean
 from bo_stream.campaign.randomness import evaluating, proposing
 from bo_stream.campaign.records import Clock, Row, clock, environment
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
-from bo_stream.campaign.space.feasible import FeasibleSet
 from experiments.common.loops.bo_config import LoopConfig
 from experiments.common.loops.run import PARTS, SimulatedCampaign, SimulatedRun
 from experiments.common.tables import write_table
@@ -136,9 +136,7 @@ class BOLoop(SimulatedRun):
         settings = Settings(
             space, "maximise", None, None, c.seed, 2, c.fit, optimiser, restandardise=False
         )
-        search = AcquisitionSearch(
-            FeasibleSet(space), build_acquisition, optimiser, baseline=c.baseline_size
-        )
+        search = Maximised(build_acquisition, optimiser, c.baseline_size)
         campaign = SimulatedCampaign(settings, make_surrogate, search, self.bounds)
         super().__init__(campaign, c.steps, COLUMNS, callback, clock)
 

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from math import isfinite
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from acquisitions import Proposal, Rule, View
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.proposing.proposals import ProposalContext
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.records import Clock, Row, clock, environment
 from bo_stream.campaign.settings import Settings
@@ -40,6 +40,18 @@ _COLUMNS = (
     *("log_predictive", "fit_evaluations", "fit_objective", "clipped", "failed", "behind", "bytes"),
     *(f"{part}_seconds" for part in (*PARTS, "step", "wallclock", "cpu", "score")),
 )
+
+
+class _ByPolicy(Rule):
+    """The rule of a loop's policy."""
+
+    def __init__(self, loop: PoolLoop) -> None:
+        self.loop = loop
+
+    def propose(self, view: View, q: int) -> Proposal:
+        """The policy's choice."""
+        model, places = cast(StreamingGP, view.model), cast(Tensor, view.places)
+        return Proposal(self.loop.chosen(model, places, q))
 
 
 class PoolLoop(SimulatedRun):
@@ -104,7 +116,7 @@ class PoolLoop(SimulatedRun):
         )
         space = Pool(table)
         settings = Settings(space, "learn", None, None, c.seed, 2, c.fit)
-        campaign = SimulatedCampaign(settings, self._make, self._choose, cells.X)
+        campaign = SimulatedCampaign(settings, self._make, _ByPolicy(self), cells.X)
         super().__init__(campaign, c.steps, _COLUMNS, callback, clock)
 
     @property
@@ -172,10 +184,8 @@ class PoolLoop(SimulatedRun):
         box = torch.stack([torch.zeros_like(X[0]), torch.ones_like(X[0])])
         return self.make_surrogate(X, Y, Yvar, **{**options, "bounds": box})
 
-    def _choose(self, model: StreamingGP, q: int, context: ProposalContext) -> Tensor:
-        """The policy's choice, as indices into the available places."""
-        every = torch.cat([self.split.initial, self.split.pool])
-        pool = self.cells.X[every[context.available]]
+    def chosen(self, model: StreamingGP, pool: Tensor, q: int) -> Tensor:
+        """The policy's choice of a step, as indices into the pool."""
         with seeded(1_000_003 * self.config.seed + len(self._rows), pool.device):
             chosen = self.policy(model, self.test_X, pool, q)
         if chosen.shape != (q,) or len(chosen.unique()) != len(chosen):

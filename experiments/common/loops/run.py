@@ -15,12 +15,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from acquisitions import Rule
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.ledger import Ledger
-from bo_stream.campaign.proposing.proposals import ProposalRule
 from bo_stream.campaign.records import Clock, Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import MemoryStore
@@ -48,19 +49,20 @@ class SimulatedCampaign(Campaign):
         self,
         settings: Settings,
         make: Callable[..., StreamingGP],
-        rule: ProposalRule,
+        rule: Rule,
         like: Tensor,
     ) -> None:
         store = MemoryStore()
         store.create("study", settings.to_dict())
         stages = [Stage(make, settings.fit, rule)]
+        engine = Engine(settings, lambda _: stages, like=like)
         self.ledger, self._callbacks = Ledger(store, "study", settings), ()
-        self.state = CampaignState(self.ledger, lambda _: stages, like)
+        self.state = CampaignState(self.ledger, engine)
 
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of the surrogate's inputs and outcomes."""
-        return self.state.like.dtype
+        return self.state.engine.like.dtype
 
     def candidates(self) -> Tensor:
         """A bounded number of observed points that the best one is among."""
@@ -186,7 +188,7 @@ class SimulatedRun(ABC):
     def _account(self, model: StreamingGP, row: Row) -> None:
         """Fill in the counts and sums of seconds."""
         row["n"], row["bytes"] = model.num_observed, model.state_bytes
-        row["behind"] = self.campaign.state.behind
+        row["behind"] = self.campaign.state.engine.behind
         row["step_seconds"] = sum(row[f"{part}_seconds"] for part in PARTS)
         row["cpu_seconds"] = row.spent_on(OPTIMISER)
         before = self._rows[-1]["wallclock_seconds"] if self._rows else 0.0

@@ -157,7 +157,7 @@ def test_predictions_are_in_the_users_units() -> None:
     said = run.predict(pd.DataFrame({"x": [0.5, 3.0]}, index=["a", "b"]))
     assert said.index.tolist() == ["a", "b"] and (said["sd"] >= 0).all()
     assert said["mean"].tolist() == pytest.approx([6.25, 0.0], abs=0.5)
-    assert not run.state.behind
+    assert not run.state.engine.behind
 
 
 def test_a_prediction_needs_outcomes() -> None:

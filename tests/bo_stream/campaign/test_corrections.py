@@ -10,7 +10,6 @@ import torch
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.effort import FitPolicy
-from bo_stream.campaign.proposer import available_places
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import (
     BoundsError,
@@ -214,9 +213,9 @@ def test_a_withdrawn_place_is_measured_again_and_counts_in_the_budget() -> None:
     campaign = Campaign(Pool(table), "exact", seed=0, initial=4, budget=4)
     batch = campaign.ask(3)
     campaign.tell(batch.assign(y=1.0))
-    assert len(available_places(campaign.state.feasible, campaign.ledger.refresh())) == 0
+    assert len(campaign.state.free_places) == 0
     campaign.withdraw(int(batch.index[1]), "wrong sample")
-    assert len(available_places(campaign.state.feasible, campaign.ledger.refresh())) == 1
+    assert len(campaign.state.free_places) == 1
     again = campaign.ask()
     assert again["place"].tolist() == [batch["place"].iloc[1]]
     with pytest.raises(BudgetError):

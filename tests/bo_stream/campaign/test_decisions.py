@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from torch import Tensor
 
+from acquisitions import Proposal, Rule, View
+from acquisitions.maximised import Auto
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.effort import FitPolicy
 from bo_stream.campaign.history import TrialHistory
-from bo_stream.campaign.proposing.proposals import ProposalContext
-from bo_stream.campaign.proposing.rules import MeasuredChoice
 from bo_stream.errors import InputError
 
 SQUARE = Box({"x": (0.0, 4.0), "y_in": (0.0, 4.0)})
@@ -90,7 +89,7 @@ def test_exact_outcomes_without_a_budget_end_in_a_trust_region() -> None:
     points = pd.DataFrame(np.random.default_rng(0).random((201, 4)), columns=list(box(4).names))
     run.tell(points.assign(y=bowl(points)))
     run = told(run, 3, 20)
-    assert run.state.current.surrogate == {"name": "trust_region", "noise": "none"}
+    assert run.state.engine.current.surrogate == {"name": "trust_region", "noise": "none"}
     assert (run.recommend()[list(box(4).names)] - 0.4).abs().max(axis=None) < 0.05
 
 
@@ -107,7 +106,7 @@ def test_without_a_budget_it_begins_small_and_goes_on_as_a_stream(tmp_path: Path
     assert (type(run.model).__name__, run.decision.acquisition) == ("HSGP", "thompson")
     assert run.model is not None and run.model.num_observed == 201
     resumed = Campaign.resume(url)
-    assert type(resumed.model).__name__ == "HSGP" and resumed.state.current.start == 201
+    assert type(resumed.model).__name__ == "HSGP" and resumed.state.engine.current.start == 201
 
 
 def test_a_campaign_that_is_only_told_recommends_by_the_surrogate_of_many_outcomes() -> None:
@@ -143,12 +142,8 @@ def test_trials_chosen_by_samples_are_the_same_for_the_same_seed() -> None:
 
 
 def test_it_samples_where_a_search_takes_longer_than_the_evaluations() -> None:
-    none = torch.empty(0, 2)
-
-    def chosen(q: int, pending: int, waited: float | None, needed: float | None) -> str:
-        place = torch.zeros(pending, 2)
-        context = ProposalContext(none, place, none, none, none, 9, None, waited, needed)
-        return MeasuredChoice.decide(q, context).acquisition
+    def chosen(*about: Any) -> str:
+        return Auto.decide(*about)[0]
 
     assert chosen(3, 0, None, None) == "qlogei"  # nothing is measured yet
     assert chosen(3, 0, 1.0, 0.5) == "qlogei"
@@ -273,18 +268,19 @@ def test_statuses_follow_the_events() -> None:
     assert not late.failed and late.trials[1].reason is None and late.num_told == 1
 
 
-def test_the_context_has_the_points_of_the_best_outcomes() -> None:
-    contexts: list[ProposalContext] = []
+def test_a_view_has_the_points_of_the_best_outcomes() -> None:
+    views: list[View] = []
     run = Campaign(CUBE, acquisition="thompson", **FAST)
-    (stage,) = run.state.stages
+    (stage,) = run.state.engine.stages
 
-    def rule(model: Any, q: int, context: ProposalContext) -> Tensor:
-        contexts.append(context)
-        return stage.rule(model, q, context)
+    class Looking(Rule):
+        def propose(self, view: View, q: int) -> Proposal:
+            views.append(view)
+            return stage.rule.propose(view, q)
 
-    run.state.stages = (replace(stage, rule=rule),)
+    run.state.engine.stages = (replace(stage, rule=Looking()),)
     told(run, 5, 6)
     before = run.trials().iloc[:24]
     best = before.nlargest(16, "y")[["x0", "x1", "x2"]].to_numpy()
-    np.testing.assert_allclose(contexts[-1].best.numpy(), best)
-    assert contexts[-1].num_observed == 24
+    np.testing.assert_allclose(views[-1].data.best().numpy(), best)
+    assert len(views[-1].data.X) == 24

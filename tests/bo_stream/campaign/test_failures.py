@@ -42,7 +42,7 @@ def begun(run: Campaign, every: int = 2) -> Campaign:
 def learned(run: Campaign) -> list[float]:
     """Whether trials were completed, as the last surrogate learned it."""
     run.state.update()
-    completion = run.state.learners["completed"]
+    completion = run.state.engine.learners["completed"]
     assert completion.num_observed == len(completion.data.Y)
     return sorted(completion.data.Y[:, 0].tolist())
 
@@ -155,7 +155,7 @@ def test_it_can_be_said_later(tmp_path: Path) -> None:
     for one in (run, other, Campaign.resume(url)):
         assert one.recommend()["a"][0] < EDGE + 0.1 and one.recommend()["feasible"][0] >= 0.95
     assert other.settings.failures == "infeasible"
-    assert other.state.current.usual_decision[0] == "qlognei"
+    assert other.state.engine.current.usual_decision[0] == "qlognei"
     step(other)
     run.change(failures="ignored")
     assert "feasible" not in Campaign.resume(url).recommend()

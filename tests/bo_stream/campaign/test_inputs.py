@@ -9,7 +9,6 @@ import pytest
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.effort import Optimiser
-from bo_stream.campaign.proposer import available_places
 from bo_stream.errors import InputError, UnsupportedError
 
 MIXED = Box(
@@ -125,7 +124,7 @@ def test_constraints_hold_for_every_proposal_and_recommendation(
 def test_constraints_on_a_pool_leave_places_out() -> None:
     table = pd.DataFrame({"x": np.arange(20.0), "kind": ["a", "b"] * 10})
     run = Campaign(Pool(table, ["x", "kind"]), seed=0, initial=4, constraints=["x <= 10"])
-    assert len(available_places(run.state.feasible, run.ledger.refresh())) == 11
+    assert len(run.state.free_places) == 11
     batch = run.ask(6)
     assert set(batch["kind"]) <= {"a", "b"} and (batch["x"] <= 10).all()
     run.tell(batch.assign(y=batch["x"] + (batch["kind"] == "b")))

@@ -158,7 +158,7 @@ class Interleavings(RuleBasedStateMachine):
         new = torch.tensor([[0.3, 0.2], [0.9, -4.0]], dtype=torch.float64)
         with torch.no_grad():
             transform = model.outcome_transform
-            learned = Y.clamp_min(self.campaign.state.used[0].least)
+            learned = Y.clamp_min(self.campaign.state.engine.used[0].least)
             y = (learned - transform.means) / transform.stdvs - model.mean_module.constant
             A, b = (model.input_transform(points) for points in (X, new))
             kernel = model.covar_module

@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 import torch
 
-from acquisitions.build import build
+from acquisitions import Maximised, Proposal, View, build
+from acquisitions.domain import Domain
+from acquisitions.maximised import InParts
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.effort import Optimiser
-from bo_stream.campaign.proposing.proposals import AcquisitionSearch, ProposalContext
-from bo_stream.campaign.proposing.rules import InParts
-from bo_stream.campaign.space.feasible import FeasibleSet
+from bo_stream.campaign.outcomes.observations import Observations
 
 BOX = Box({"a": (0.0, 1.0), "b": (0.0, 1.0)})
 MOST_BYTES = 1.5e9
@@ -70,15 +69,15 @@ def test_trials_in_parts_are_chosen_with_those_before_pending() -> None:
     assert "pending" in campaign.decision.why
     seen: list[torch.Tensor] = []
 
-    class Recording(AcquisitionSearch):
-        def __call__(self, model: Any, q: int, context: ProposalContext) -> torch.Tensor:
-            seen.append(context.pending)
-            return torch.full((q, 2), float(len(seen)))
+    class Recording(Maximised):
+        def propose(self, view: View, q: int) -> Proposal:
+            seen.append(view.pending)
+            return Proposal(torch.full((q, 2), float(len(seen))))
 
-    search = Recording(FeasibleSet(BOX), partial(build, "qlogei"), Optimiser())
-    none = torch.empty(0, 2)
-    context = ProposalContext(none, torch.zeros(3, 2), none, none, none, 9)
-    chosen = InParts(search, "qlogei", search)(campaign.model, 40, context)
+    search, none = Recording(partial(build, "qlogei")), torch.empty(0, 2)
+    domain, data = Domain.of(BOX.tensor_bounds), Observations(none, none[:, :1])
+    view = View(campaign.model, data, domain, torch.zeros(3, 2), none)
+    chosen = InParts(search, search).propose(view, 40).points
     before = torch.cat([torch.zeros(3, 2), chosen])
     assert [len(pending) for pending in seen] == [3, 19, 35]
     assert all(torch.equal(pending, before[: len(pending)]) for pending in seen)

@@ -63,7 +63,7 @@ def test_the_gain_is_the_expected_regret_of_the_recommendation() -> None:
     grid = np.stack(np.meshgrid(np.linspace(0, 4, 21), np.logspace(-3, 0, 21)), -1).reshape(-1, 2)
     points = run.space.encode(np.concatenate([[[row["x"], row["rate"]]], grid]))
     best, model = [], run.model
-    ensemble = run.state.used[0].kernels()
+    ensemble = run.state.engine.used[0].kernels()
     assert model is not None and ensemble is not None
     for weight, process in zip(ensemble.weights, ensemble.processes(model), strict=True):
         joint = process.at(model.transformed(points))
@@ -159,7 +159,7 @@ def test_what_was_not_measured_must_be_surely_better() -> None:
     told, model = vague.space.encode(x[:, None]), vague.model
     assert model is not None
     here = vague.space.encode(np.array([[row["x"]]]))
-    higher = probability_higher(model, here, told, vague.state.used[0].kernels())
+    higher = probability_higher(model, here, told, vague.state.engine.used[0].kernels())
     assert row["x"] in x or float(higher.min()) >= 0.9
 
 

@@ -8,7 +8,7 @@ from botorch.acquisition.analytic import ProbabilityOfImprovement
 from torch import Tensor
 
 import acquisitions
-from acquisitions.build import DATA, OPTIONS, REGISTERED
+from acquisitions.rule import REGISTRY
 from bo_stream import Campaign, ExactGP, register_surrogate
 from bo_stream.errors import InputError, StateError
 from bo_stream.surrogates.registry import FAMILIES
@@ -29,8 +29,7 @@ def names() -> Any:
     acquisitions.register("improves", improves)
     yield
     FAMILIES.pop("mine", None)
-    for table in (REGISTERED, DATA, OPTIONS):
-        table.pop("improves", None)  # type: ignore[attr-defined]
+    REGISTRY.pop("improves", None)
 
 
 def test_a_campaign_uses_them_and_resumes(tmp_path: Path) -> None:
@@ -58,4 +57,4 @@ def test_names_that_are_taken_are_refused() -> None:
     with pytest.raises(InputError, match="a name that no acquisition function has"):
         acquisitions.register("qucb", ProbabilityOfImprovement)
     acquisitions.register("improves", ProbabilityOfImprovement)  # in place of the other
-    assert REGISTERED["improves"] is ProbabilityOfImprovement
+    assert REGISTRY["improves"].make is ProbabilityOfImprovement

@@ -57,7 +57,7 @@ def test_a_region_of_trials_is_resumed(url: str, tmp_path: Path) -> None:
         noise = np.random.default_rng(1).standard_normal(1200)
         campaign.tell(pd.DataFrame({"x": X, "y": (X - 1.3) ** 2 + noise}))
         campaign.ask(20)
-        region = campaign.state.region
+        region = campaign.state.engine.region
         assert region is not None and abs(float(region[0, 0]) - 1.3) < 0.2
         return (Campaign.resume(store) if resumed else campaign).ask(300)
 

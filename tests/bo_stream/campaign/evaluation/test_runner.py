@@ -15,7 +15,6 @@ import torch
 from bo_stream.campaign import Box, Campaign, Pool
 from bo_stream.campaign.evaluation.process_identity import has_died, run_id
 from bo_stream.campaign.evaluation.returned import read_returned
-from bo_stream.campaign.proposer import available_places
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError
@@ -68,7 +67,7 @@ def test_a_pool_gives_places_of_their_own_type_and_ends_when_used_up() -> None:
     trials = campaign.run(objective, 30, q=2)
     assert sorted(places) == [7, 8, 9, 10, 11] and all(isinstance(p, int) for p in places)
     assert trials["y"].tolist() == [1.0] * 5
-    assert len(available_places(campaign.state.feasible, campaign.ledger.refresh())) == 0
+    assert len(campaign.state.free_places) == 0
 
 
 def test_noise_variances_come_beside_outcomes() -> None:

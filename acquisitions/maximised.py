@@ -1,0 +1,446 @@
+"""Rules that maximise acquisition functions, over a box or over the places of a pool.
+
+A joint expected improvement takes longer to maximise than a sample of the posterior. It pays while
+a decision takes less time than the evaluations between two decisions. A joint search over q points
+has q d variables, and its joint posteriors need memory that grows with the square of q: batches
+that are too large for it are chosen in parts, or by samples. Running trials are pending points.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.models.model import Model
+from botorch.optim.optimize import optimize_acqf
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from linear_operator.utils.warnings import NumericalWarning
+from torch import Tensor
+
+from acquisitions.ascent import maximise_in_turn, repeats_tell
+from acquisitions.build import build
+from acquisitions.local_search import LocalSearch
+from acquisitions.outcomes import OutcomeAcquisition, SampledOutcomes
+from acquisitions.rule import REGISTRY, Proposal, Registered, Rule, View, described, register
+from acquisitions.trust_region import TrustRegionSearch
+from acquisitions.variance import select_from_pool
+from bo_stream.base.gaussian_model import standardised
+from bo_stream.campaign.effort import Optimiser
+from bo_stream.campaign.space import Box
+from bo_stream.errors import InputError
+
+if TYPE_CHECKING:
+    from bo_stream.campaign.outcomes.outcomes import OutcomeSet
+    from bo_stream.campaign.space.feasible import FeasibleSet
+
+__all__ = ["AcquisitionBuilder", "Auto", "InParts", "Maximised", "ProposingAcquisition", "rule_of"]
+
+BASELINE = 64
+"""Number of observed points, those of the highest posterior mean, in ``X_baseline``."""
+
+TARGETS = 1024
+"""Number of points over which the variance is integrated, unless they are given."""
+
+AHEAD_AT_MOST = 8000
+"""Maximum number of points that are chosen ahead of the calls of `ask`."""
+
+SAME = 1e-3
+"""Points closer than this fraction of the box in every coordinate count as the same."""
+
+SPARE = 8
+"""Points of a space with discrete inputs drawn for each one that may take a failed one's place."""
+
+AUTO = "auto"
+"""Name of the choice between ``qlogei`` and ``thompson`` by measured seconds."""
+
+PROPOSING, VARIANCES = ("thompson", "random"), ("nipv", "max_variance")
+"""Acquisition functions that choose batches of any size, and those that reduce the variance."""
+
+CAREFUL, FAST = "qlogei", "thompson"
+"""What is maximised while there is time for it, and what is used otherwise."""
+
+TOGETHER, FEW = 16, 8
+"""Number of trials that are searched for jointly, and that number with several outcomes."""
+
+IN_TURN = 64
+"""Number of trials, running ones included, up to which each 16 are searched for with those before
+pending."""
+
+GREEDY, CANDIDATES = 128, 4096
+"""Number of trials that are chosen for the variance, one by one among this number of points."""
+
+
+register("logei", LocalSearch, ours=True)
+register("trust_region", TrustRegionSearch, ours=True)
+
+
+@runtime_checkable
+class ProposingAcquisition(Protocol):
+    """Chooses points itself, where an acquisition function is maximised.
+
+    Attributes:
+        ahead: Share of the number of observations that may be chosen at once, for several calls of
+            `ask`.
+    """
+
+    ahead: ClassVar[float]
+
+    def propose(self, q: int) -> Tensor:
+        """``q x d`` points of the box."""
+        ...
+
+    def select(self, points: Tensor, q: int) -> Tensor:
+        """Indices of ``q`` rows of the points of a pool, ``P x d``."""
+        ...
+
+
+AcquisitionBuilder = Callable[..., AcquisitionFunction | ProposingAcquisition]
+"""Builds an acquisition function of the surrogate and of those of `acquisitions.rule.DATA` that it
+has parameters for."""
+
+
+@dataclass(frozen=True)
+class Maximised(Rule):
+    """Maximises an acquisition function.
+
+    Attributes:
+        make: Builds the acquisition function, such as a `partial` of `build` and a name.
+        optimiser: Effort of a search over a box.
+        baseline: Number of points in ``X_baseline``.
+
+    Example:
+        >>> rule = Maximised(partial(build, "qlogei"))
+    """
+
+    make: AcquisitionBuilder
+    optimiser: Optimiser = Optimiser()
+    baseline: int = BASELINE
+
+    def propose(self, view: View, q: int) -> Proposal:
+        """The maximisers, jointly; in a pool, and inside constraints, one after another."""
+        with warnings.catch_warnings():
+            # some starting points end early: harmless, since the best of all is taken
+            warnings.filterwarnings("ignore", "Optimization failed", RuntimeWarning)
+            warnings.simplefilter("ignore", NumericalWarning)  # jitter among repeated points
+            acqf = self.built(view)
+            if isinstance(acqf, ProposingAcquisition):
+                return self._proposed_by(acqf, view, q)
+            if view.places is not None:
+                return Proposal(select_from_pool(acqf, view.places, q)[0])
+            return Proposal(self._found(acqf, view, q))
+
+    def _proposed_by(self, acqf: ProposingAcquisition, view: View, q: int) -> Proposal:
+        if view.places is not None:
+            return Proposal(acqf.select(view.places, q))
+        ahead = min(int(acqf.ahead * len(view.data.X)), AHEAD_AT_MOST)
+        X = acqf.propose(max(q, ahead))
+        if not view.domain.is_box and not bool(view.domain.contains(X).all()):
+            raise InputError(
+                "feasible points from an acquisition function that proposes them itself",
+                "others",
+                "Give its builder a parameter `domain`, and draw the points from that.",
+            )
+        X = _replace_failed(X, view)
+        return Proposal(X[:q], ahead=X[q:])
+
+    def _found(self, acqf: AcquisitionFunction, view: View, q: int) -> Tensor:
+        effort, domain = self.optimiser, view.domain
+        if not domain.is_box:
+            seen, best = [view.failed], view.data.best()
+            if not repeats_tell(cast(Model, view.model), domain):
+                seen += [view.data.candidates(), view.pending]
+            near, starts = best[domain.contains(best)], (effort.num_restarts, effort.raw_samples)
+            return maximise_in_turn(acqf, domain, q, near, torch.cat(seen), *starts)
+        X, _ = optimize_acqf(
+            acqf,
+            domain.bounds.to(view.pending),
+            q=q,
+            num_restarts=effort.num_restarts,
+            raw_samples=effort.raw_samples,
+            options=dict(effort.options or {}),
+        )
+        return _replace_failed(X, view)
+
+    @property
+    def samples(self) -> bool:
+        """Whether the function takes an ensemble of kernels, as those of samples do."""
+        return "ensemble" in self._data
+
+    @property
+    def _name(self) -> str | None:
+        """The name that `build` was bound to, if it was."""
+        named = isinstance(self.make, partial) and self.make.func is build
+        return cast("partial[Any]", self.make).args[0] if named else None
+
+    @property
+    def _data(self) -> frozenset[str]:
+        """Names of the data that the function takes and that are not bound yet."""
+        name = self._name
+        return described(self.make).data if name is None else REGISTRY[name].data
+
+    def built(self, view: View) -> AcquisitionFunction | ProposingAcquisition:
+        """What the builder makes, given the data that it has parameters for."""
+        names, model, observed = self._data, cast(Model, view.model), view.data.candidates()
+        if self._name is not None and not self.samples:
+            model = standardised(model)
+        data: dict[str, Any] = {
+            "X_pending": view.pending if len(view.pending) else None,
+            "bounds": view.domain.bounds.to(view.pending),
+            "near": view.data.best(),
+            "ensemble": view.ensemble,
+            "region": view.region,
+            "trials": view.data.typical_size,
+            "domain": None if view.domain.is_box else view.domain,
+            "observed": observed,
+        }
+        if names & {"X_baseline", "best_f"}:
+            if view.places is None and view.domain.is_constrained:
+                inside = view.domain.holds(observed.double())
+                observed = observed[inside] if bool(inside.any()) else observed
+            data["X_baseline"], data["best_f"] = rank_by_mean(model, observed, self.baseline)
+        if "mc_points" in names:
+            everywhere = view.targets is None
+            data["mc_points"] = view.domain.sequence(0, 0, TARGETS) if everywhere else view.targets
+        used = {k: v for k, v in data.items() if k in names and v is not None}
+        acqf = self.make(model, **used)
+        if not isinstance(acqf, ProposingAcquisition | AcquisitionFunction):
+            raise InputError(
+                "an acquisition function of BoTorch",
+                type(acqf).__name__,
+                "Return one from the callable: (model, *, X_baseline, best_f, X_pending, ...).",
+            )
+        if isinstance(acqf, AcquisitionFunction) and "X_pending" not in used and len(view.pending):
+            acqf.set_X_pending(view.pending)
+        return acqf
+
+
+def _replace_failed(X: Tensor, view: View) -> Tensor:
+    """The points, with random ones in place of those at which a trial failed."""
+    if not len(view.failed):
+        return X
+    width = view.domain.width.to(X)
+
+    def lost(points: Tensor) -> Tensor:
+        apart = (points.unsqueeze(-2) - view.failed).abs() > SAME * width
+        return (~apart.any(-1)).any(-1, keepdim=True)
+
+    drawn = view.domain.uniform(SPARE * len(X)).to(X)
+    free = drawn[~lost(drawn).squeeze(-1)]
+    some = free if len(free) else drawn
+    return torch.where(lost(X), some[torch.arange(len(X)) % len(some)], X)
+
+
+@torch.no_grad()
+def rank_by_mean(model: Model, points: Tensor, size: int) -> tuple[Tensor, float]:
+    """The ``size`` points of highest posterior mean, best first, and the highest mean."""
+    parts = points.split(size)
+    posteriors = [cast(GPyTorchPosterior, model.posterior(part)) for part in parts]
+    means = torch.cat([posterior.mean.squeeze(-1) for posterior in posteriors])
+    best = means.argsort(descending=True, stable=True)[:size]
+    return points[best], float(means[best[0]])
+
+
+@dataclass(frozen=True)
+class Auto(Rule):
+    """Maximises a joint expected improvement, or samples the posterior where that is too slow.
+
+    The choice follows from measured seconds, which a campaign keeps, so that a resumed one chooses
+    as an undisturbed one.
+
+    Attributes:
+        careful: Maximises ``qlogei``.
+        fast: Chooses by ``thompson``.
+    """
+
+    careful: Rule
+    fast: Rule
+
+    def propose(self, view: View, q: int) -> Proposal:
+        """Points of one of the two rules, and the seconds of the careful one."""
+        name, why = self.decide(q, len(view.pending), *view.seconds)
+        if name == FAST:
+            return replace(self.fast.propose(view, q), name=name, why=why)
+        begin = time.perf_counter()
+        found = self.careful.propose(view, q)
+        return replace(found, name=name, why=why, seconds=time.perf_counter() - begin)
+
+    @property
+    def samples(self) -> bool:
+        """It may draw samples."""
+        return True
+
+    @staticmethod
+    def decide(q: int, running: int, waited: float | None, needed: float | None) -> tuple[str, str]:
+        """The choice for a batch, and why.
+
+        Args:
+            q: Number of trials.
+            running: Number of running trials.
+            waited: Seconds of an evaluation, if they were measured.
+            needed: Seconds of a careful decision.
+        """
+        if q > TOGETHER:
+            return FAST, f"Batches have more than {TOGETHER} trials."
+        if waited is None or needed is None:
+            return CAREFUL, "The seconds of an evaluation are not measured yet."
+        if needed > waited / (1.0 + running / q):
+            return FAST, f"A decision by {CAREFUL} takes longer than an evaluation."
+        return CAREFUL, "A decision takes less time than an evaluation."
+
+
+@dataclass(frozen=True)
+class InParts(Rule):
+    """Maximises an acquisition function; large batches are chosen in parts, or by samples.
+
+    Up to 16 trials are searched for jointly, and up to 64 are in parts of 16, with those before
+    pending. More, running ones included, are maximisers of samples of the posterior. Where the
+    variance is to be reduced, they are instead chosen one by one among points of a Sobol sequence,
+    at most 128, and the others are further points of it. Memory then grows in proportion to q.
+
+    Attributes:
+        search: Maximises it.
+        sampled: Chooses by samples of the posterior; None where the variance is to be reduced.
+        several: Searches for several trials, running ones included, if the first one cannot.
+        together: Number of trials that are searched for jointly.
+        in_turn: Number of trials up to which parts are searched for with those before pending.
+    """
+
+    search: Maximised
+    sampled: Rule | None = None
+    several: Maximised | None = None
+    together: int = TOGETHER
+    in_turn: int = IN_TURN
+
+    def propose(self, view: View, q: int) -> Proposal:
+        """The trials, and how they were chosen if not by one search."""
+        search, name, why = self.search, "", ""
+        joint, pool = q + len(view.pending), view.places is not None
+        if self.several is not None and joint > 1:
+            search, name = self.several, CAREFUL
+            why = "Its logarithm, of several trials asked for or running."
+        few = joint <= self.in_turn
+        if (few and (pool or q <= self.together)) or (pool and self.sampled is None):
+            return replace(search.propose(view, q), name=name, why=why)
+        if self.sampled is None:
+            first = f"{min(q, GREEDY)} trials are chosen one by one"
+            rest = ", and the others are spread over the space" if q > GREEDY else ""
+            return Proposal(self._greedy(view, q), why=f"{first}{rest}.")
+        if not few:
+            why = f"More than {self.in_turn} trials are asked for or running."
+            return replace(self.sampled.propose(view, q), name=FAST, why=why, ahead=None)
+        chosen = view.pending[:0]
+        for done in range(0, q, self.together):
+            now = replace(view, pending=torch.cat([view.pending, chosen]))
+            chosen = torch.cat([chosen, search.propose(now, min(self.together, q - done)).points])
+        why = f"Each {self.together} trials are chosen with those before pending."
+        return Proposal(chosen, name, why)
+
+    @property
+    def samples(self) -> bool:
+        """Whether trials are usually chosen by samples of the posterior."""
+        return self.search.samples
+
+    def _greedy(self, view: View, q: int) -> Tensor:
+        points = view.domain.sequence(len(view.data.X), 0, max(CANDIDATES, 2 * q))
+        points = points.to(view.pending)
+        acqf = cast(AcquisitionFunction, self.search.built(view))
+        most = len(points[:CANDIDATES].unique(dim=0))  # of few settings: then some are repeated
+        first = select_from_pool(acqf, points[:CANDIDATES], min(q, GREEDY, most))[0]
+        others = torch.ones(len(points), dtype=torch.bool)
+        others[first] = False
+        return torch.cat([points[first], points[others][: q - len(first)]])
+
+
+def rule_of(
+    choice: Mapping[str, Any],
+    optimiser: Optimiser,
+    outcomes: OutcomeSet,
+    feasible: FeasibleSet,
+    family: str | None,
+) -> Rule:
+    """The rule of a name and options.
+
+    Args:
+        choice: Name and options of a rule or an acquisition function.
+        optimiser: Effort of searches.
+        outcomes: The outcomes of the campaign.
+        feasible: Where trials may be.
+        family: Name of the surrogate; None for a callable.
+
+    Raises:
+        InputError: for names and options that there are not.
+    """
+    search = partial(Maximised, optimiser=optimiser)
+    options, known = dict(choice), _known(outcomes)
+    name = options.pop("name")
+    names = [*known] if outcomes.joint else [AUTO, *known]
+    if name not in names:
+        what = "an acquisition function" + (" of several outcomes" if outcomes.joint else "")
+        expected = f"the name of {what}, one of {', '.join(names)}"
+        raise InputError(expected, repr(name), "Choose one of these.")
+    _check_options(name, options, frozenset() if name == AUTO else known[name].options)
+    if name == AUTO:
+        return Auto(search(partial(build, CAREFUL)), search(partial(build, FAST)))
+    entry = known[name]
+    if entry.is_rule:
+        rule = cast(Rule, entry.make(**options))
+        _check_serves(rule, name, feasible, family)
+        return rule
+    if outcomes.joint and entry.ours:
+        about: dict[str, Any] = {
+            "objectives": len(outcomes.goals),
+            "constraints": outcomes.weights(),
+            "outcomes": len(outcomes.columns),
+        }
+        point = outcomes.reference_point
+        joint = OutcomeAcquisition(name, options=options, reference=point, **about)
+        many = search(partial(SampledOutcomes, **about))
+        return InParts(search(joint), many, together=FEW, in_turn=FEW)
+    found = search(partial(build, name, **options))
+    if name in PROPOSING or outcomes.joint:
+        return found
+    sampled = None if name in VARIANCES else search(partial(build, FAST))
+    several = search(partial(build, CAREFUL)) if name == "ei" else None
+    return InParts(found, sampled, several)
+
+
+def _known(outcomes: OutcomeSet) -> dict[str, Registered]:
+    """The rules and functions of these outcomes, by name."""
+    if not outcomes.joint:
+        return {key: one for key, one in REGISTRY.items() if one.outcomes in (None, 1)}
+    ours = "qlognehvi" if len(outcomes.goals) > 1 else "qlognei"
+    counts = None, len(outcomes.learned)
+    users = {key: one for key, one in REGISTRY.items() if one.outcomes in counts and not one.ours}
+    return {ours: REGISTRY[ours], **users}
+
+
+def _check_options(name: str, options: Mapping[str, Any], allowed: frozenset[str] | None) -> None:
+    """Refuse options that a rule or a function does not have; for None it takes any."""
+    unknown = [] if allowed is None else sorted(options.keys() - allowed)
+    if unknown:
+        known = f"options among {', '.join(sorted(allowed or ()))}" if allowed else "no options"
+        expected = f"{known} of the acquisition function {name!r}"
+        raise InputError(expected, ", ".join(unknown), "Correct the spelling, or leave them out.")
+
+
+def _check_serves(rule: Rule, name: str, feasible: FeasibleSet, family: str | None) -> None:
+    """Refuse a space or a surrogate that a rule cannot use."""
+    if rule.unconstrained and not feasible.is_box:
+        raise InputError(
+            f"continuous inputs without constraints for the acquisition function {name!r}",
+            "others",
+            "Leave it out, or use another acquisition function such as 'thompson'.",
+        )
+    pool = not isinstance(feasible.space, Box)
+    if rule.family is not None and (pool or family != rule.family):
+        raise InputError(
+            f"a box and the surrogate {rule.family!r} for the acquisition function {name!r}",
+            "a pool" if pool else repr(family or "a callable"),
+            f"Use surrogate={rule.family!r}, or another acquisition function such as 'thompson'.",
+        )

@@ -1,0 +1,309 @@
+"""Decisions: surrogates of all outcomes, and the rule that chooses trials by them.
+
+An engine knows neither a store nor frames. Campaigns, samplers of other frameworks and simulated
+runs hold one each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from botorch.acquisition.cached_cholesky import supports_cache_root
+from botorch.models.model import ModelList
+from botorch.models.model_list_gp_regression import ModelListGP
+from botorch.posteriors.posterior import Posterior
+from torch import Tensor
+
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.learner import Learner, Stage, falling_back
+from bo_stream.campaign.outcomes.count import latent_surrogate
+from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
+from bo_stream.campaign.randomness import proposing
+from bo_stream.campaign.recommendation import region_of_best
+from bo_stream.campaign.records import Row
+from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.space import Pool
+from bo_stream.campaign.space.feasible import FeasibleSet, InputConstraint
+
+if TYPE_CHECKING:
+    from acquisitions.rule import Proposal, View
+
+__all__ = ["Engine", "initial_design"]
+
+TARGETS = 1024
+"""Maximum number of places of a pool over which the variance is integrated."""
+
+NO_REGION = "No trials are drawn about the recommended point."
+SPREAD = "Trials are spread over the space: an acquisition function could not be maximised."
+
+
+class Engine:
+    """Learners of all outcomes and the rule that chooses trials.
+
+    Args:
+        settings: Settings of a campaign.
+        stages_of: The surrogate and what chooses trials, by settings.
+        constraints: The callables among the constraints.
+        like: A tensor of the dtype and device to use.
+        renews: Whether posteriors are computed again before each choice, as after loading: a
+            resumed campaign then goes on bit for bit.
+
+    Attributes:
+        settings: The current settings.
+        outcomes: The outcomes.
+        feasible: Where trials may be proposed.
+        stages: What chooses trials, in the order of their starts.
+        learners: The surrogate of every outcome, by column.
+        region: Where some trials are drawn: about the recommended point of the latest fit.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        stages_of: Callable[[Settings], Sequence[Stage]],
+        constraints: Sequence[InputConstraint] = (),
+        like: Tensor | None = None,
+        renews: bool = False,
+    ) -> None:
+        self.stages_of, self._constraints, self._renews = stages_of, constraints, renews
+        self.like = torch.empty(0, dtype=torch.float64) if like is None else like
+        self.forget()
+        self.configure(settings)
+
+    def forget(self) -> None:
+        """Forget all surrogates and outcomes."""
+        self.learners: dict[str, Learner] = {}
+        self.region: Tensor | None = None
+
+    def configure(self, settings: Settings) -> None:
+        """Use these settings from now on."""
+        self.settings, self.outcomes = settings, settings.outcomes
+        self.feasible = settings.feasible(self._constraints)
+        self.stages = self.stages_of(settings)
+        self._targets = _targets(settings)
+        bounds = settings.space.tensor_bounds.to(self.like)
+        counts = settings.counts is not None
+        winsorise = settings.goal != "learn" and not counts
+        about = settings.initial, settings.restandardise, winsorise, counts
+        for outcome in self.outcomes.learned:
+            if outcome.column in self.learners:
+                self.learners[outcome.column].configure(self.stages, bounds)
+            else:
+                self.learners[outcome.column] = Learner(self.stages, bounds, *about)
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def observe(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, row: Row, batches: int = 1
+    ) -> None:
+        """Learn from new values of the only outcome, to be maximised.
+
+        Args:
+            X: ``n x d`` points.
+            Y: ``n x 1``.
+            Yvar: ``n x 1`` noise variances, where they are known.
+            row: Receives the seconds.
+            batches: Number of steps of the schedule that they count as.
+        """
+        (learner,) = self.learners.values()
+        learner.data = learner.data.extended(X, Y, Yvar, batches)
+        learner.observe(X, Y, Yvar, row)
+
+    def update(self, row: Row, q: int = 1) -> bool:
+        """Build or fit every surrogate for which that is due, for the choice of so many trials.
+
+        Returns:
+            Whether one changed.
+        """
+        changed = [one.update(row, q) for one in self.used]
+        if any(changed):
+            self.region = None
+            if self.only is not None and self.only.model is not None and self.stage.samples:
+                guard = falling_back(NO_REGION, allowed=self.stage.named, checked=True)
+                with row.timed("acquisition_seconds"), guard:
+                    data = self.only.data
+                    self.region = region_of_best(self.only.model, self.feasible, data)
+        return any(changed)
+
+    @property
+    def used(self) -> list[Learner]:
+        """The surrogates that are used: completion is learned once some trials failed."""
+        learners = list(self.learners.values())
+        unknown = self.outcomes.completed and len(learners[-1].data.Y.unique()) < 2
+        return learners[:-1] if unknown else learners
+
+    @property
+    def only(self) -> Learner | None:
+        """The surrogate of the only outcome; None if several are learned together."""
+        return None if self.outcomes.joint else self.used[0]
+
+    @property
+    def model(self) -> StreamingGP | None:
+        """The surrogate, or those of all outcomes as one model; None before all are built.
+
+        Objectives are to be maximised.
+        """
+        models = [one.model for one in self.used if one.model is not None]
+        if len(models) < len(self.used):
+            return None
+        if not self.outcomes.joint:
+            return models[0]
+        gaussian = all(map(supports_cache_root, models))
+        joint = GaussianOutcomes(*models) if gaussian else OutcomeModels(*models)
+        return cast(StreamingGP, joint)
+
+    @property
+    def stage(self) -> Stage:
+        """What is used now; its rule chooses trials by all surrogates together."""
+        return self.stages[min(len(self.stages) - 1, *(one.number for one in self.used))]
+
+    @property
+    def current(self) -> Settings:
+        """The settings in use now: a campaign without a budget begins as a small one."""
+        return self.settings.at(self.stage.start)
+
+    @property
+    def fitted(self) -> int:
+        """Number of outcomes at the last fit, of the outcome for which it is smallest."""
+        return min(one.fitted for one in self.used)
+
+    @property
+    def unfitted(self) -> bool:
+        """Whether some surrogate was not fitted, or for fewer outcomes or equal ones only."""
+        differ = self.only is not None and self.only.first_differences(self.only.data.Y)
+        return differ or any(one.unfitted for one in self.used)
+
+    @property
+    def behind(self) -> bool:
+        """Whether some outcomes are further from the predictions than these promise."""
+        return any(one.surprise.behind for one in self.used)
+
+    # -- choosing --------------------------------------------------------------------------------
+
+    def view(
+        self,
+        data: Observations | PartlyObserved,
+        pending: Tensor,
+        failed: Tensor,
+        free: Tensor | None = None,
+        **about: Any,
+    ) -> View:
+        """What a rule may look at now.
+
+        Args:
+            data: All outcomes.
+            pending: Points of running trials, ``n x d``.
+            failed: Points of trials without an outcome, likewise.
+            free: Rows of the pool that may be measured.
+            about: Further attributes of the `View`.
+        """
+        from acquisitions.rule import View  # not at the top: it imports bo_stream
+
+        space, places = self.settings.space, None
+        if isinstance(space, Pool):
+            places = space.points.to(self.like)[free]
+        about["ensemble"] = None if self.only is None else self.only.ensemble
+        about |= {"places": places, "targets": self._targets, "region": self.region}
+        return View(self.model, data, self.feasible.domain, pending, failed, **about)
+
+    def propose(self, view: View, q: int) -> Proposal:
+        """The next trials: the same ones for the same view. Without a surrogate they are spread.
+
+        Args:
+            view: What is known.
+            q: Number of trials.
+        """
+        from acquisitions.rule import Proposal  # not at the top: it imports bo_stream
+
+        settings, space = self.settings, self.settings.space
+        with proposing(settings.seed, view.number, self.like.device):
+            found = None if view.model is None else self._chosen(view, q)
+            if found is None:
+                free = range(0) if view.places is None else range(len(view.places))
+                about = self.feasible, settings.seed, view.asked, q, len(free)
+                points = initial_design(*about, settings.uniform_start)
+                failed = "space-filling", "The arithmetic of a decision failed."
+                found = Proposal(points, *(() if view.model is None else failed))
+            if settings.exact and not isinstance(space, Pool):
+                seen = torch.cat([view.data.X, view.pending, view.failed]).to(found.points)
+                points = view.domain.distinct(found.points, seen)
+                found = replace(found, points=points, ahead=None)
+        return found
+
+    def _chosen(self, view: View, q: int) -> Proposal | None:
+        """Trials by the current rule; None, with a warning, if its arithmetic fails."""
+        usual = self.current.usual_decision
+        with falling_back(SPREAD, allowed=self.stage.named):
+            for one in self.used if self._renews else ():
+                latent_surrogate(one.model).refresh()
+            found = self.stage.rule.propose(view, q)
+            if not bool(found.points.isfinite().all()):
+                raise ArithmeticError("The points are not finite.")
+            return replace(found, name=found.name or usual[0], why=found.why or usual[1])
+        return None
+
+
+def initial_design(
+    feasible: FeasibleSet, seed: int, done: int, q: int, free: int = 0, uniform: bool = False
+) -> Tensor:
+    """Points of the initial design: ``q`` after the ``done`` earlier ones.
+
+    Args:
+        feasible: A box gives feasible points of one Sobol sequence, ``q x d``; a pool gives random
+            places, as ``q`` indices of the free ones.
+        seed: Seed of the sequence or of the random places.
+        done: Number of earlier points.
+        q: Number of points.
+        free: Number of places of the pool that may be measured.
+        uniform: Whether points of a box are independent and uniform instead.
+    """
+    space = feasible.space
+    if isinstance(space, Pool):
+        generator = torch.Generator().manual_seed(seed + done)
+        return torch.randperm(free, generator=generator)[:q]
+    if not (feasible.is_box and uniform):
+        return feasible.domain.sequence(seed, done, q)
+    generator = torch.Generator().manual_seed(seed)
+    low, high = space.tensor_bounds
+    U = torch.rand(done + q, space.dim, dtype=low.dtype, generator=generator)
+    return low + (high - low) * U[done:]
+
+
+def _targets(settings: Settings) -> Tensor | None:
+    """Points over which variance is integrated: those of a user, or places of a pool."""
+    space = settings.space
+    if settings.targets is not None:
+        return space.encode(np.array(settings.targets))
+    if not isinstance(space, Pool):
+        return None
+    generator = torch.Generator().manual_seed(0)
+    some = torch.randperm(len(space.points), generator=generator)[:TARGETS]
+    return space.points if len(space.points) <= TARGETS else space.points[some]
+
+
+class OutcomeModels(ModelList):
+    """Surrogates as one model, with an output for each; points are moved to their bounds.
+
+    BoTorch looks outside of the observed points for the worst outcome.
+    """
+
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:
+        """The joint posterior of all outcomes at points, ``batch_shape x q x d``."""
+        return super().posterior(_inside(self, X), *args, **kwargs)
+
+
+class GaussianOutcomes(ModelListGP):
+    """`OutcomeModels` with Gaussian posteriors, whose factors BoTorch keeps."""
+
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:  # type: ignore[override]
+        """The joint posterior of all outcomes at points, ``batch_shape x q x d``."""
+        return super().posterior(_inside(self, X), *args, **kwargs)
+
+
+def _inside(model: OutcomeModels | GaussianOutcomes, X: Tensor) -> Tensor:
+    low, high = cast(Tensor, model.models[0].bounds).to(X)
+    return X.clamp(low, high)

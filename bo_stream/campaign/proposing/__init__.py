@@ -1,1 +1,0 @@
-"""Choosing trials: surrogates, acquisition functions, their defaults and schedules."""

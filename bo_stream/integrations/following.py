@@ -1,0 +1,198 @@
+"""The engine of a campaign for trials that another framework keeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bo_stream.base.options import LEAST_NOISE
+from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.changes import GivenParts
+from bo_stream.campaign.engine import Engine
+from bo_stream.campaign.learner import Learner
+from bo_stream.campaign.outcomes.goals import Goal
+from bo_stream.campaign.records import Row
+from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.space import Box
+from bo_stream.errors import InputError, UnsupportedError
+
+__all__ = ["FinishedTrial", "FollowsTrials", "Inputs", "Parameter", "input_name"]
+
+Inputs = tuple[float, ...]
+"""Values of a trial's inputs: numbers in the user's units, and positions of categories."""
+
+
+class FinishedTrial(NamedTuple):
+    """A finished trial.
+
+    Attributes:
+        inputs: Its inputs.
+        y: Its outcome; None if it failed.
+        yvar: Noise variance of the outcome; zero if it is exact, None if unknown.
+    """
+
+    inputs: Inputs
+    y: float | None = None
+    yvar: float | None = None
+
+
+class Parameter(NamedTuple):
+    """An input of a framework that itself keeps the names of inputs.
+
+    Attributes:
+        range: Lower and upper bound, or a list of numbers, or the number of categories.
+        log: Whether the scale is logarithmic.
+        integer: Whether it takes only the integers between its bounds.
+    """
+
+    range: tuple[float, float] | list[float] | int
+    log: bool = False
+    integer: bool = False
+
+
+def input_name(number: int) -> str:
+    """Name of an input of the engine, for constraints."""
+    return f"input{number}"
+
+
+class FollowsTrials:
+    """Part of a sampler of another framework: its options, and the engine of the current space.
+
+    The options are tried with one to three inputs, and with as many as a list among the surrogate's
+    options has entries.
+
+    Args:
+        options: Options of `bo_stream.Campaign`: ``surrogate``, ``acquisition``, ``budget`` (for
+            defaults only), ``seed``, ``initial``, ``fit`` (a step is a trial), ``noise``,
+            ``optimiser``.
+
+    Raises:
+        InputError, UnsupportedError: for options that are invalid with each of these.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        named = options.get("surrogate")
+        values = named.values() if isinstance(named, Mapping) else ()
+        counts = {len(v) for v in values if isinstance(v, list | tuple) and v}
+        errors: list[InputError | UnsupportedError] = []
+        for count in (*sorted(counts), 1, 2, 3):
+            try:
+                self._engine_of([Parameter((0.0, 1.0))] * count, "minimise", ())
+                break
+            except (InputError, UnsupportedError) as error:
+                errors.append(error)
+        else:
+            raise errors[0]
+        self._forget()
+
+    def _forget(self) -> None:
+        """Return to the state before any trial."""
+        self._engine: Engine | None = None
+        self._following: tuple[Any, ...] = ()
+
+    @property
+    def model(self) -> StreamingGP | None:
+        """The surrogate, of outcomes to be maximised; None before there are enough."""
+        return None if self._engine is None else self._engine.model
+
+    def _engine_of(
+        self, parameters: Sequence[Parameter], goal: Goal, constraints: Sequence[str]
+    ) -> Engine:
+        named = {input_name(i): p for i, p in enumerate(parameters)}
+        bounds = {
+            name: [str(k) for k in range(p.range)] if isinstance(p.range, int) else p.range
+            for name, p in named.items()
+        }
+        log = [name for name, p in named.items() if p.log]
+        integer = [name for name, p in named.items() if p.integer]
+        space, options = Box(bounds, log, integer=integer), self._options
+        settings = Settings.from_arguments(space, goal, constraints=constraints, **options)
+        given = GivenParts(settings, options.get("surrogate"), options.get("acquisition"))
+        return Engine(settings, given.stages)
+
+    def _follow(
+        self,
+        parameters: Mapping[str, Parameter],
+        goal: Goal,
+        constraints: Sequence[str] = (),
+        **about: Hashable,
+    ) -> None:
+        """Begin with a new engine if the parameters, or what is said of them, changed."""
+        following = (list(parameters.items()), goal, constraints, about)
+        if self._engine is None or following != self._following:
+            self._engine = self._engine_of([*parameters.values()], goal, constraints)
+            self._following = following
+            self._known: dict[Hashable, FinishedTrial] = {}
+            self._noise_known = False
+            self._proposed_at: float | None = None
+            self._seconds: tuple[float | None, float | None] = (None, None)
+
+    def _next(
+        self, number: int, finished: Mapping[Hashable, FinishedTrial], pending: Sequence[Inputs]
+    ) -> Inputs:
+        """The next trial. The surrogate observes, and is built or fitted if that is due, before.
+
+        Args:
+            number: Number of the trial. The randomness depends on it and on the seed, so that
+                workers with the same seed draw different points.
+            finished: All finished trials. Those that failed are not proposed again.
+            pending: Inputs of running trials.
+        """
+        engine = cast(Engine, self._engine)
+        self._observe(engine, {key: one for key, one in finished.items() if one.y is not None})
+        failed = [trial.inputs for trial in finished.values() if trial.y is None]
+        engine.update(Row(("fit_evaluations",)))
+        view = engine.view(
+            cast(Learner, engine.only).data,
+            _points(engine, pending),
+            _points(engine, failed),
+            number=number,
+            asked=number,
+            seconds=self._seconds,
+        )
+        found = engine.propose(view, 1)
+        self._seconds = self._seconds[0], found.seconds or self._seconds[1]
+        self._proposed_at = time.perf_counter()
+        return tuple(engine.settings.space.decode(found.points)[0].tolist())
+
+    def _observe(self, engine: Engine, trials: Mapping[Hashable, FinishedTrial]) -> None:
+        """Observe the outcomes that are new, in one batch.
+
+        All are observed again if a known outcome has changed, or if the noise was known for all
+        outcomes and no longer is.
+        """
+        new = {key: trial for key, trial in trials.items() if self._known.get(key) != trial}
+        if not new:
+            return
+        if self._proposed_at is not None:
+            self._seconds = time.perf_counter() - self._proposed_at, self._seconds[1]
+        noise_known = all(trial.yvar is not None for trial in trials.values())
+        changed = not self._known.keys().isdisjoint(new)
+        if self._known and (changed or noise_known != self._noise_known):
+            engine.forget()
+            engine.configure(engine.settings)
+            new, self._known = dict(trials), {}
+        values = [[trial.y, trial.yvar] for trial in new.values()]
+        Y, Yvar = torch.tensor(np.array(values, dtype=np.float64)).split(1, -1)
+        fixed = engine.settings.fixed_variance
+        noise = torch.full_like(Y, fixed) if fixed is not None else None
+        if noise_known:
+            outcomes = torch.tensor([trial.y for trial in trials.values()])
+            spread = float(outcomes.var()) if len(outcomes) > 1 else 0.0
+            noise = Yvar.where(Yvar > 0.0, LEAST_NOISE * (spread or 1.0))
+        X = _points(engine, [trial.inputs for trial in new.values()])
+        engine.observe(X, engine.settings.sign * Y, noise, Row(()), batches=len(new))
+        self._known |= new
+        self._noise_known = noise_known
+
+
+def _points(engine: Engine, inputs: Sequence[Inputs]) -> Tensor:
+    """Inputs as the surrogate's, ``n x d``."""
+    space = engine.settings.space
+    return space.encode(np.array(inputs, dtype=np.float64).reshape(-1, space.dim))
