@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import pandas as pd
 
 from bo_stream.campaign import figures
 from bo_stream.campaign.campaign import Campaign
-from bo_stream.campaign.records import environment
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.cli.page import PageTable, Picture, Section, describe, facts, page
@@ -145,5 +145,6 @@ def _settings(campaign: Campaign) -> Section:
     for kind in campaign.space.kinds:
         settings[figures.label(campaign.space, kind.name)] = kind.described()
     tables = [facts("Settings of the campaign", settings)]
-    tables.append(facts("Versions for this page", environment()["versions"]))
+    versions = {name: version(name) for name in ("bo_stream", "torch", "botorch", "gpytorch")}
+    tables.append(facts("Versions for this page", versions))
     return Section("Settings", tables=tables)

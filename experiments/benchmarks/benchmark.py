@@ -8,9 +8,9 @@ import pandas as pd
 import torch
 from typer import Typer
 
-from bo_stream.campaign.records import environment
 from experiments.common.command import BadParameter, Out, Smoke, begin, command, option
 from experiments.common.progress import say
+from experiments.common.records import environment
 from experiments.common.tables import write_table
 
 Tables = Iterable[tuple[str, pd.DataFrame]]

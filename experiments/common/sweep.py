@@ -29,9 +29,9 @@ import pandas as pd
 import torch
 from loky import ProcessPoolExecutor
 
-from bo_stream.campaign.records import environment
 from bo_stream.errors import InputError, StateError
 from experiments.common.progress import Progress, say
+from experiments.common.records import environment
 
 Redo = Literal["nothing", "failed", "all"]
 STALE: dict[Redo, str] = {"nothing": "", "failed": "error.txt", "all": "error.txt json"}

@@ -7,9 +7,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bo_stream.campaign.records import environment
 from experiments.common.command import BadParameter
 from experiments.common.progress import say
+from experiments.common.records import environment
 from experiments.common.study import expanded, plain, quiet, told_apart, without
 from experiments.common.tables import write_table
 from experiments.comparison.budgeted_task import BudgetedTask, Spent

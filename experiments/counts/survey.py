@@ -13,8 +13,8 @@ from torch import Tensor
 
 from acquisitions import NIPV, response_nipv, select_from_pool
 from bo_stream import WISKI, CountGP
-from bo_stream.campaign.records import Row
 from experiments.active_learning.campaigns import load_cells, provenance
+from experiments.common.records import TimedRow
 from experiments.common.study import quiet
 from experiments.common.tables import write_table
 from experiments.counts.maps import draw_percent
@@ -73,7 +73,7 @@ class Survey:
         caption = f"Logits of the raster are stretched. {cells.attribution}"
         draw_percent(lonlat, panels, lonlat[sites.numpy()], path, caption, shared=True)
 
-    def _run(self) -> tuple[list[Row], Any, Tensor]:
+    def _run(self) -> tuple[list[TimedRow], Any, Tensor]:
         c, X, p = self.c, load_cells(self.c).X.double(), self.truth()
         rng = np.random.default_rng(self.seed)
         order = torch.from_numpy(rng.permutation(len(X)))
@@ -83,9 +83,9 @@ class Survey:
         kind = Logits if self.policy == "logits" else CountGP
         kernel = ScaleKernel(MaternKernel(1.5))
         model: Any = kind(X[sites], k[sites], c["examined"], bounds=UNIT, covar_module=kernel)
-        rows, fitted = list[Row](), 0
+        rows, fitted = list[TimedRow](), 0
         while True:
-            row = Row(COLUMNS)
+            row = TimedRow(COLUMNS)
             if len(sites) >= c["refit"] * fitted:
                 with row.timed("fit_seconds"):
                     model.fit()

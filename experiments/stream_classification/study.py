@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from bo_stream import DirichletClassifier
-from bo_stream.campaign.records import Row
 from experiments.common.command import BadParameter, refuse_unknown
 from experiments.common.progress import say
+from experiments.common.records import TimedRow
 from experiments.common.study import (
     listed,
     quiet,
@@ -85,13 +85,13 @@ class LabelStream:
     def _rows(self, data: Labelled) -> Iterator[Mapping[str, Any]]:
         order, sizes = ORDERS[self.order](data.y, self.seed), self.sizes
         first, *rest = order.split(sizes.batch)
-        row, spent, judged = Row(COLUMNS), 0.0, 0
+        row, spent, judged = TimedRow(COLUMNS), 0.0, 0
         with row.timed("update_seconds"):
             model = self._built(data, first)
         due, right = [share * len(order) for share in sizes.fits], 0
         for step, part in enumerate([first, *rest]):
             if step:
-                row = Row(COLUMNS)
+                row = TimedRow(COLUMNS)
                 right += int((_best(model, data.X[part]) == data.y[part]).sum())
                 row["stream_accuracy"] = right / (model.num_observed + len(part) - len(first))
                 with row.timed("update_seconds"):
@@ -142,7 +142,7 @@ class Exact:
 
     def execute(self, folder: Path) -> None:
         """Fit and predict, and write one row."""
-        data, row, s = labelled(self.table), Row(COLUMNS), self.sizes
+        data, row, s = labelled(self.table), TimedRow(COLUMNS), self.sizes
         with quiet():
             few = at_random(data.y, self.seed)[: s.first]
             with row.timed("fit_seconds"):

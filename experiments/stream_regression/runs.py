@@ -19,8 +19,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.records import Row
 from experiments.common.data import TableSplit, scores
+from experiments.common.records import TimedRow
 from experiments.common.study import ABOUT, quiet, without
 from experiments.common.tables import write_table
 from experiments.stream_regression.methods import Family, Pointwise, method
@@ -99,7 +99,7 @@ def _rows(
     own: Family | Pointwise, split: TableSplit, sizes: RegressionSizes, most: int
 ) -> Iterator[Mapping[str, Any]]:
     """Rows of results, one for each batch; test rows are scored first, last, and as n grows."""
-    row, spent, cpu = Row(COLUMNS), 0.0, 0.0
+    row, spent, cpu = TimedRow(COLUMNS), 0.0, 0.0
     seen, taken, fitted, judged = 0, 0, 0, 0
 
     def learn(X: Tensor, Y: Tensor) -> None:
@@ -133,7 +133,7 @@ def _rows(
                 predicted = own.predict(split.X_test)
             row |= scores(*predicted, split.Y_test[:, 0])
         yield dict(row)
-        step, row = step + 1, Row(COLUMNS)
+        step, row = step + 1, TimedRow(COLUMNS)
         score = next(stream, None)
         if score is None:
             return

@@ -26,11 +26,11 @@ from acquisitions.maximised import rank_by_mean
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.randomness import evaluating, proposing
-from bo_stream.campaign.records import Clock, Row, clock, environment
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from experiments.common.loops.bo_config import LoopConfig
 from experiments.common.loops.run import PARTS, SimulatedCampaign, SimulatedRun
+from experiments.common.records import Clock, TimedRow, clock, environment
 from experiments.common.tables import write_table
 
 __all__ = ["COLUMNS", "BOLoop", "FitPolicy", "LoopConfig", "Problem", "regret"]
@@ -189,7 +189,7 @@ class BOLoop(SimulatedRun):
         with evaluating(self.config.seed, len(self._rows), self.bounds.device):
             return self.problem(points.to(self.bounds))
 
-    def _tell(self, trials: pd.DataFrame, values: Tensor, row: Row) -> None:
+    def _tell(self, trials: pd.DataFrame, values: Tensor, row: TimedRow) -> None:
         trials = trials.assign(y=values[:, 0].cpu().double().numpy())
         good = np.isfinite(trials["y"])
         row["failed"] = int((~good).sum())
@@ -198,7 +198,7 @@ class BOLoop(SimulatedRun):
         if good.any():
             self.campaign.tell(trials[good])
 
-    def _score(self, model: StreamingGP, row: Row) -> None:
+    def _score(self, model: StreamingGP, row: TimedRow) -> None:
         points, values = self.observations()
         best = values[:, 0].argmax()
         row["incumbent"] = float(values[best])

@@ -21,13 +21,13 @@ from torch import Tensor
 from acquisitions import Proposal, Rule, View
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.randomness import seeded
-from bo_stream.campaign.records import Clock, Row, clock, environment
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError
 from bo_stream.scores import marginals, noise_variance, score
 from experiments.common.loops.pool_config import PoolConfig, PoolData, Split
 from experiments.common.loops.run import PARTS, SimulatedCampaign, SimulatedRun
+from experiments.common.records import Clock, TimedRow, clock, environment
 from experiments.common.tables import write_table
 
 __all__ = ["PoolLoop", "PoolConfig", "Policy"]
@@ -199,7 +199,7 @@ class PoolLoop(SimulatedRun):
     def _evaluate(self, trials: pd.DataFrame) -> Tensor:
         return self.split.observed[self._cells_of(trials)]
 
-    def _tell(self, trials: pd.DataFrame, values: Tensor, row: Row) -> None:
+    def _tell(self, trials: pd.DataFrame, values: Tensor, row: TimedRow) -> None:
         good = values[:, 0].isfinite()
         cells, known = self._cells_of(trials), good.cpu().numpy()
         Y, noise = values[good], self.split.noise
@@ -220,7 +220,7 @@ class PoolLoop(SimulatedRun):
             self.campaign.tell(told)
         row["log_predictive"] = density  # of the readings before they were clipped
 
-    def _score(self, model: StreamingGP, row: Row) -> None:
+    def _score(self, model: StreamingGP, row: TimedRow) -> None:
         test, noise = self.split.test, self.split.noise
         scores = score(
             model,

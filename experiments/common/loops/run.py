@@ -22,10 +22,10 @@ from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.ledger import Ledger
-from bo_stream.campaign.records import Clock, Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import DtypeError, InputError, ShapeError, StateError
+from experiments.common.records import Clock, TimedRow
 
 __all__ = ["OPTIMISER", "PARTS", "SimulatedCampaign", "SimulatedRun"]
 
@@ -140,11 +140,11 @@ class SimulatedRun(ABC):
         """Values of the trials, ``q x 1``; NaN where an evaluation failed."""
 
     @abstractmethod
-    def _tell(self, trials: pd.DataFrame, values: Tensor, row: Row) -> None:
+    def _tell(self, trials: pd.DataFrame, values: Tensor, row: TimedRow) -> None:
         """Tell the campaign the values."""
 
     @abstractmethod
-    def _score(self, model: StreamingGP, row: Row) -> None:
+    def _score(self, model: StreamingGP, row: TimedRow) -> None:
         """Fill in the columns that are neither seconds nor counts."""
 
     # -- pieces ----------------------------------------------------------------------------------
@@ -182,10 +182,10 @@ class SimulatedRun(ABC):
             self.callback(self._rows[-1])
         return self._rows[-1]
 
-    def _new_row(self) -> Row:
-        return Row(self._columns, self._clock)
+    def _new_row(self) -> TimedRow:
+        return TimedRow(self._columns, self._clock)
 
-    def _account(self, model: StreamingGP, row: Row) -> None:
+    def _account(self, model: StreamingGP, row: TimedRow) -> None:
         """Fill in the counts and sums of seconds."""
         row["n"], row["bytes"] = model.num_observed, model.state_bytes
         row["behind"] = self.campaign.state.engine.behind

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from acquisitions import build
 from bo_stream import ExactGP
-from bo_stream.campaign.records import Row
 from experiments.common.loops import BOLoop, LoopConfig, PoolConfig, PoolLoop
+from experiments.common.records import TimedRow
 from problems import load_malaria
 
 
@@ -96,7 +96,7 @@ def test_all_seconds_of_a_step_over_a_pool_are_in_its_row() -> None:
 
 def test_seconds_that_no_other_column_received_are_in_the_rest() -> None:
     watch = Watch()
-    row = Row(("part_seconds", "rest_seconds"), watch)
+    row = TimedRow(("part_seconds", "rest_seconds"), watch)
     for _ in range(2):
         with row.rest("rest_seconds"):
             watch.now += 1.0

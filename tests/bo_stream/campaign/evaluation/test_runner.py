@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ import torch
 from bo_stream.campaign import Box, Campaign, Pool
 from bo_stream.campaign.evaluation.process_identity import has_died, run_id
 from bo_stream.campaign.evaluation.returned import read_returned
-from bo_stream.campaign.records import Row
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError
 from tests.bo_stream.campaign.runs import CHEAP, Calls, bowl, box, told_once
@@ -131,16 +131,13 @@ def test_anything_else_is_a_reason(value: Any) -> None:
 
 
 def test_seconds_of_evaluating_are_counted() -> None:
-    now = [0.0]
-
     def objective(row: Any) -> float:
-        now[0] += 3.0
+        time.sleep(0.05)
         return bowl(row)
 
     campaign = box()
-    campaign.ledger.row = Row(campaign.ledger.row, lambda: (now[0], now[0]))
     campaign.run(objective, 2)
-    assert campaign.ledger.row["evaluation_seconds"] == 6.0
+    assert 0.1 <= campaign.ledger.row["evaluation_seconds"] < 60.0
 
 
 def test_an_interruption_leaves_the_trial_running_and_the_next_run_takes_it_first() -> None:
