@@ -544,7 +544,7 @@ class Campaign:
         With workers or an executor, trials are evaluated in parallel: when one returns it is told,
         and the next is asked for with the others pending. A trial fails, with its reason, and the
         run goes on, if the objective raises, returns no finite number or takes longer than
-        ``timeout``, or if its worker dies twice (with Dask: twice as often as its setting
+        ``timeout``, or if its worker dies twice (with Dask: more often than its setting
         ``allowed-failures`` says). Trials that were enqueued are evaluated before new ones.
 
         The run ends if the same error is the only result of 8 trials in a row (of 32 with

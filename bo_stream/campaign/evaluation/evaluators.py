@@ -7,15 +7,13 @@ returned until the run has told it, so that an interruption loses none.
 from __future__ import annotations
 
 import math
-import sys
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent import futures
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -31,9 +29,6 @@ ATTEMPTS = 2
 
 POLL = 0.1
 """Seconds between checks whether a queued evaluation has started."""
-
-STARTUP = 60.0
-"""Seconds that a worker may take to start, in addition to the timeout."""
 
 
 @dataclass(frozen=True)
@@ -135,16 +130,20 @@ class RunningEvaluation:
     Attributes:
         row: The trial.
         future: Its future result.
-        attempt: Number of the attempt, up to `ATTEMPTS`.
         worker: Executor of its own process, in a `ProcessPool`.
+        ready: Done when that process has imported what it needs, and evaluates the trial next.
+        attempt: Number of the attempt, up to `ATTEMPTS`.
         submitted: Time of submission on the monotonic clock.
+        started: When it was first seen to run; None before.
     """
 
     row: pd.Series[Any]
     future: futures.Future[Any]
-    attempt: int = 1
     worker: Any = None
+    ready: futures.Future[Any] | None = None
+    attempt: int = 1
     submitted: float = field(default_factory=time.monotonic)
+    started: float | None = None
 
 
 class FutureEvaluator(Evaluator):
@@ -154,63 +153,64 @@ class FutureEvaluator(Evaluator):
         objective: Called with a trial as a Series.
         size: Number of trials that it takes at a time.
         timeout: Seconds after which an evaluation is given up; None: never.
+
+    Attributes:
+        startup: Seconds from submission to the start of an evaluation that is not seen to run.
     """
+
+    startup = 0.0
 
     def __init__(self, objective: Objective, size: int, timeout: float | None) -> None:
         super().__init__(objective, size)
         self.running: dict[int, RunningEvaluation] = {}
         self.timeout = timeout
 
+    @property
+    def capacity(self) -> int:
+        """Number of further trials that it takes now."""
+        return self.size - len(self.running)
+
     def wait(self) -> None:
         """Return when a trial has ended or has taken too long."""
+        patience = None if self.timeout is None else POLL
         while not self.returned:
-            pending = {evaluation.future for evaluation in self.running.values()}
-            futures.wait(pending, self._longest_wait(), futures.FIRST_COMPLETED)
-            self.collect()
+            pending = [evaluation.future for evaluation in self.running.values()]
+            done, _ = futures.wait(pending, patience, futures.FIRST_COMPLETED)
             for id, evaluation in list(self.running.items()):
-                if evaluation.future.done():
-                    if self._is_lost(evaluation.future):  # otherwise it has returned just now
-                        self._handle_loss(id, evaluation)
-                elif self._time_left(id, evaluation) <= 0.0:
-                    self._time_out(id, evaluation)
+                if evaluation.future in done:
+                    self._end(id, evaluation)
+                elif self._is_late(evaluation):
+                    self._give_up(id, evaluation)
 
     def collect(self) -> None:
         """Collect what was returned already, without waiting."""
         for id, evaluation in list(self.running.items()):
-            future = evaluation.future
-            if future.done() and not self._is_lost(future):
-                error = future.exception()
-                if error is None:
-                    self._finish(id, self._returned(future.result()))
-                else:
-                    self._finish(id, Failed.by(error))
+            if evaluation.future.done():
+                with suppress(StateError):
+                    self._end(id, evaluation)
 
-    def _is_lost(self, future: futures.Future[Any]) -> bool:
-        """Whether a future is done for a reason other than the objective."""
-        lost = (futures.BrokenExecutor, KeyboardInterrupt)
-        return future.cancelled() or isinstance(future.exception(), lost)
-
-    def _returned(self, answer: Any) -> Any:
-        return answer
-
-    def _longest_wait(self) -> float | None:
-        """Seconds until timeouts have to be checked."""
+    def _is_late(self, evaluation: RunningEvaluation) -> bool:
         if self.timeout is None:
-            return None
-        left = [self._time_left(*item) for item in self.running.items()]
-        return min(POLL if s == math.inf else max(s, 0.0) for s in left)
+            return False
+        now = time.monotonic()
+        if evaluation.started is None and self._runs(evaluation):
+            evaluation.started = now
+        started = evaluation.started
+        if started is None:
+            started = evaluation.submitted + self.startup
+        return now - started > self.timeout
 
     @abstractmethod
-    def _time_left(self, id: int, evaluation: RunningEvaluation) -> float:
-        """Seconds that an evaluation still has; infinite before it has started."""
+    def _end(self, id: int, evaluation: RunningEvaluation) -> None:
+        """Take the result of a future that is done."""
 
     @abstractmethod
-    def _time_out(self, id: int, evaluation: RunningEvaluation) -> None:
-        """Give up an evaluation that took too long."""
+    def _runs(self, evaluation: RunningEvaluation) -> bool:
+        """Whether an evaluation is seen to run."""
 
     @abstractmethod
-    def _handle_loss(self, id: int, evaluation: RunningEvaluation) -> None:
-        """Handle an evaluation that ended for a reason other than the objective."""
+    def _give_up(self, id: int, evaluation: RunningEvaluation) -> None:
+        """Fail a trial that takes too long."""
 
 
 class ProcessPool(FutureEvaluator):
@@ -229,6 +229,8 @@ class ProcessPool(FutureEvaluator):
         InputError: for an objective that cannot be sent to another process.
     """
 
+    startup = 60.0
+
     def __init__(self, objective: Objective, size: int, timeout: float | None) -> None:
         super().__init__(objective, size, timeout)
         try:
@@ -245,15 +247,9 @@ class ProcessPool(FutureEvaluator):
                 f"{type(error).__name__}: {error}",
                 "Open files, connections and locks inside the objective.",
             ) from error
-        self._marks = tempfile.TemporaryDirectory(prefix="bo_stream-")
         self._call = _worker_call(objective)
-        self._new = lambda: ProcessPoolExecutor(1, initializer=_worker_initializer())
+        self._new_worker = partial(ProcessPoolExecutor, 1, initializer=_worker_initializer())
         self._workers: list[Any] = []
-
-    @property
-    def capacity(self) -> int:
-        """Number of further trials that it takes now."""
-        return self.size - len(self.running)
 
     def start(self, id: int, row: pd.Series[Any]) -> None:
         """Give a trial to a free worker."""
@@ -263,44 +259,35 @@ class ProcessPool(FutureEvaluator):
         """Stop all processes."""
         for worker in self._workers:
             worker.shutdown(wait=True, kill_workers=True)
-        self._marks.cleanup()
 
     def _submit(self, id: int, row: pd.Series[Any], attempt: int) -> None:
         busy = [evaluation.worker for evaluation in self.running.values()]
         free = [worker for worker in self._workers if worker not in busy]
         if not free:
-            free = [self._new()]
+            free = [self._new_worker()]
             self._workers += free
-        future = free[0].submit(self._call, row, str(self._mark(id, attempt)))
-        self.running[id] = RunningEvaluation(row, future, attempt, free[0])
+        ready, future = (free[0].submit(self._call, row, evaluate) for evaluate in (False, True))
+        self.running[id] = RunningEvaluation(row, future, free[0], ready, attempt)
 
-    def _returned(self, answer: Any) -> Any:
-        returned, error = answer
-        return returned if error is None else Failed(error)
-
-    def _time_left(self, id: int, evaluation: RunningEvaluation) -> float:
-        if self.timeout is None:
-            return math.inf
-        try:
-            started = self._mark(id, evaluation.attempt).stat().st_mtime
-        except FileNotFoundError:
-            left = evaluation.submitted + self.timeout + STARTUP - time.monotonic()
-            return math.inf if left > 0.0 else 0.0
-        return started + self.timeout - time.time()
-
-    def _time_out(self, id: int, evaluation: RunningEvaluation) -> None:
-        self._stop(evaluation)
-        reason = f"no result within {self.timeout:g} s; its worker was stopped"
-        self._finish(id, Failed(reason))
-
-    def _handle_loss(self, id: int, evaluation: RunningEvaluation) -> None:
+    def _end(self, id: int, evaluation: RunningEvaluation) -> None:
         error = evaluation.future.exception()
+        if error is None:
+            returned, reason = evaluation.future.result()
+            self._finish(id, returned if reason is None else Failed(reason))
+            return
         self._stop(evaluation)
         if evaluation.attempt < ATTEMPTS:
             self._submit(id, evaluation.row, evaluation.attempt + 1)
             return
         cause = " ".join(f"{type(error).__name__}: {error}".split())
-        reason = f"its worker died {ATTEMPTS} times ({cause})"
+        self._finish(id, Failed(f"its worker died {ATTEMPTS} times ({cause})"))
+
+    def _runs(self, evaluation: RunningEvaluation) -> bool:
+        return evaluation.ready is not None and evaluation.ready.done()
+
+    def _give_up(self, id: int, evaluation: RunningEvaluation) -> None:
+        self._stop(evaluation)
+        reason = f"no result within {self.timeout:g} s; its worker was stopped"
         self._finish(id, Failed(reason))
 
     def _stop(self, evaluation: RunningEvaluation) -> None:
@@ -308,25 +295,17 @@ class ProcessPool(FutureEvaluator):
         self._workers.remove(evaluation.worker)
         evaluation.worker.shutdown(wait=True, kill_workers=True)
 
-    def _mark(self, id: int, attempt: int) -> Path:
-        """A file that the worker creates when it starts."""
-        return Path(self._marks.name, f"{id}-{attempt}")
-
 
 # The two functions below are defined inside others so that they are pickled by value: as functions
 # of this module, they would make every worker import it, and torch with it.
 
 
-def _worker_call(objective: Objective) -> Callable[[pd.Series[Any], str], Any]:
-    def evaluated(row: pd.Series[Any], mark: str) -> Any:
-        from pathlib import Path
-
-        Path(mark).touch()
+def _worker_call(objective: Objective) -> Callable[[pd.Series[Any], bool], Any]:
+    def evaluated(row: pd.Series[Any], evaluate: bool) -> Any:
         try:
-            return objective(row), None
-        except (Exception, KeyboardInterrupt, SystemExit) as error:  # Ctrl-C is the run's alone
-            # as text: not every error can be pickled
-            return None, f"{type(error).__name__}: {error}"
+            return objective(row) if evaluate else None, None
+        except BaseException as error:  # Ctrl-C is the run's alone
+            return None, f"{type(error).__name__}: {error}"  # not every error can be pickled
 
     return evaluated
 
@@ -370,9 +349,7 @@ class UserExecutor(FutureEvaluator):
     ) -> None:
         super().__init__(objective, size, timeout)
         self.executor = executor
-        self._started: dict[int, float] = {}
         self._hanging: list[futures.Future[Any]] = []
-        self._reports_starts = False
 
     @property
     def capacity(self) -> int:
@@ -399,54 +376,23 @@ class UserExecutor(FutureEvaluator):
         for future in [*(e.future for e in self.running.values()), *self._hanging]:
             future.cancel()
 
-    def _time_left(self, id: int, evaluation: RunningEvaluation) -> float:
-        if self.timeout is None:
-            return math.inf
-        now = time.monotonic()
-        if evaluation.future.running():
-            self._reports_starts = True
-            started = self._started.setdefault(id, now)
-        elif self._reports_starts:
-            return math.inf  # queued
-        else:
-            started = evaluation.submitted
-        return started + self.timeout - now
-
-    def _time_out(self, id: int, evaluation: RunningEvaluation) -> None:
-        self._hanging.append(evaluation.future)
-        self._finish(id, Failed(f"no result within {self.timeout:g} s"))
-
-    def _handle_loss(self, id: int, evaluation: RunningEvaluation) -> None:
-        if evaluation.future.cancelled():
+    def _end(self, id: int, evaluation: RunningEvaluation) -> None:
+        future = evaluation.future
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled() or isinstance(error, futures.BrokenExecutor):
             raise StateError(
                 "an executor that returns results",
-                f"trial {id} cancelled",
-                "Run again with an open executor: the running trials are evaluated first.",
-            )
-        error = evaluation.future.exception()
-        if isinstance(error, KeyboardInterrupt):  # the objective's: the run has its own
-            self._finish(id, Failed.by(error))
-            return
-        if error is not None and _killed_workers(error):
-            if evaluation.attempt < ATTEMPTS:
-                # another callable, or Dask would take the call for the one that was lost
-                future = self.executor.submit(partial(self.objective), evaluation.row)
-                self.running[id] = RunningEvaluation(evaluation.row, future, evaluation.attempt + 1)
-            else:
-                self._finish(id, Failed.by(error))
-            return
-        raise StateError(
-            "an executor that returns results",
-            f"{type(error).__name__}: {error}",
-            "Run again with a new executor: the running trials are evaluated first. workers=N "
-            "replaces workers that die.",
-        ) from error
+                f"trial {id} cancelled" if error is None else f"{type(error).__name__}: {error}",
+                "Run again with a new executor: the running trials are evaluated first. workers=N "
+                "replaces workers that die.",
+            ) from error
+        self._finish(id, future.result() if error is None else Failed.by(error))
 
-    def _is_lost(self, future: futures.Future[Any]) -> bool:
-        return super()._is_lost(future) or _killed_workers(future.exception())
+    def _runs(self, evaluation: RunningEvaluation) -> bool:
+        if evaluation.future.running():
+            self.startup = math.inf  # starts are reported, and the others are queued
+        return evaluation.future.running()
 
-
-def _killed_workers(error: BaseException | None) -> bool:
-    """Whether an error is Dask's for a call whose workers died."""
-    distributed = sys.modules.get("distributed")
-    return distributed is not None and isinstance(error, distributed.KilledWorker)
+    def _give_up(self, id: int, evaluation: RunningEvaluation) -> None:
+        self._hanging.append(evaluation.future)
+        self._finish(id, Failed(f"no result within {self.timeout:g} s"))

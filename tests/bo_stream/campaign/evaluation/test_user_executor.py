@@ -117,7 +117,7 @@ def test_a_dask_trial_that_kills_its_workers_fails(tmp_path: Path) -> None:
         trials = box().run(objective, 2, client.get_executor(), q=1)
     assert trials["status"].tolist() == ["failed", "told"]
     assert trials["reason"][0].startswith("KilledWorker")
-    assert (tmp_path / "0").read_text() == "xxxx"  # twice as often as Dask allows
+    assert (tmp_path / "0").read_text() == "xx"  # as often as Dask allows, and once more
 
 
 @pytest.mark.parametrize("workers", [None, 1], ids=["threads", "processes"])
