@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 import os
 import re
+import reprlib
+import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent import futures
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,16 +32,15 @@ from bo_stream.campaign.evaluation.evaluators import (
     SerialEvaluator,
     UserExecutor,
 )
-from bo_stream.campaign.evaluation.process_identity import has_died, run_id
-from bo_stream.campaign.evaluation.returned import read_returned
 from bo_stream.campaign.frames import inputs_frame
-from bo_stream.campaign.history import Trial
+from bo_stream.campaign.history import Trial, TrialHistory
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures
+from bo_stream.campaign.outcomes.outcome import LARGEST
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import BudgetError, InputError, StateError
 
-__all__ = ["run_campaign"]
+__all__ = ["has_died", "read_returned", "run_campaign", "run_id"]
 
 NO_LIMIT = sys.maxsize
 """Number of trials where only seconds are limited."""
@@ -61,17 +64,15 @@ class RunningCampaign(Protocol):
 
     def ask(self, q: int = 1, *, by: str | None = None, budget: int | None = None) -> pd.DataFrame:
         """Propose the next trials."""
-        ...
 
     def tell(self, frame: pd.DataFrame) -> None:
         """Record outcomes."""
-        ...
 
     def fail(self, ids: int, reason: str) -> None:
         """Give up a trial."""
-        ...
 
 
+@dataclass
 class _Failing:
     """Counts failures in a row with the same error in a run.
 
@@ -80,38 +81,34 @@ class _Failing:
     Attributes:
         limit: Number of them that ends a run.
         count: Number of them so far.
-        latest: The latest trial and its reason.
+        outcomes: Number of outcomes so far.
+        error: The latest error, without its numbers.
+        said: What has happened, in words.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit, self.count, self.latest = limit, 0, (-1, "")
-        self._outcomes, self._failures, self._error = 0, 0, ""
+    limit: int
+    count: int = 0
+    outcomes: int = 0
+    error: str = ""
+    said: str = ""
 
     def see(self, id: int, reason: str | None) -> None:
         """Take the result of a trial into account: an outcome, or the reason for none."""
         if reason is None:
-            self._outcomes, self.count = self._outcomes + 1, 0
+            self.outcomes, self.count = self.outcomes + 1, 0
             return
-        self._failures += 1
         error = NUMBERS.sub("#", reason)
-        self.count = self.count + 1 if error == self._error else 1
-        self._error, self.latest = error, (id, reason)
+        self.count = self.count + 1 if error == self.error else 1
+        self.error = error
+        self.said = (
+            f"the same error {self.count} times in a row, the last time in trial {id}: "
+            f"{reason.rstrip('.')}"
+        )
 
     @property
     def always(self) -> bool:
         """Whether there is no sign that further trials would have another result."""
-        return self.count >= max(self.limit, self._outcomes)
-
-    @property
-    def only(self) -> bool:
-        """Whether several trials have failed with the same error, and none has an outcome."""
-        return self.count > 1 and not self._outcomes and self.count == self._failures
-
-    def said(self) -> str:
-        """What has happened."""
-        id, reason = self.latest
-        error = reason.rstrip(".")
-        return f"the same error {self.count} times in a row, the last time in trial {id}: {error}"
+        return self.count >= max(self.limit, self.outcomes)
 
 
 def run_campaign(
@@ -148,12 +145,13 @@ def run_campaign(
             evaluator.collect()
             _tell_results(campaign, evaluator, failing)
             raise
-        if failing.always and (left := total - _finished(campaign)) > 0:
+        left = total - _finished(ledger.refresh())
+        if failing.always and left > 0:
             rest = "it goes on from here" if unlimited else f"{left} trials of the budget are left"
             remedy = f"Correct the objective and run again: {rest}."
-            raise StateError("an objective that returns outcomes", failing.said(), remedy)
-        if failing.only:
-            text = f"No trial of this run has an outcome; {failing.said()}"
+            raise StateError("an objective that returns outcomes", failing.said, remedy)
+        if failing.count > 1 and not failing.outcomes:
+            text = f"No trial of this run has an outcome; {failing.said}"
             warnings.warn(text, stacklevel=3)
     finally:
         evaluator.close()
@@ -217,16 +215,15 @@ def _start_trials(
     return bool(evaluator.running)
 
 
-def _finished(campaign: RunningCampaign) -> int:
+def _finished(history: TrialHistory) -> int:
     """Number of trials that are not running any more."""
-    history = campaign.ledger.refresh()
     return len(history.trials) - len(history.running)
 
 
 def _next_trials(campaign: RunningCampaign, evaluator: Evaluator, budget: int) -> list[Trial]:
     """The next trials to evaluate: those of a run that has died, enqueued ones, then new ones."""
     history = campaign.ledger.refresh()
-    unfinished = budget - _finished(campaign) - len(evaluator.running)
+    unfinished = budget - _finished(history) - len(evaluator.running)
     capacity = min(evaluator.capacity, unfinished) if unfinished > 0 else 0
     if capacity <= 0:
         return []
@@ -306,3 +303,107 @@ def _tell_outcome(campaign: RunningCampaign, id: int, returned: Any) -> str | No
         return "the objective returned a count of 0 of 0"
     missing = [one.column for one in measured if one.column not in cells]
     return f"the objective returned no outcome {', '.join(missing)}"
+
+
+# -- what objectives return ------------------------------------------------------------------------
+
+
+def read_returned(
+    returned: Any, column: str, truths: bool
+) -> dict[str, tuple[float, float | None]]:
+    """Outcomes and their noise variances by column; of counts, these and their sizes.
+
+    Args:
+        returned: A number, or a pair of the outcome and its noise variance. Arrays, tensors and
+            Series of one element count as numbers. A mapping has outcomes by name, and a pair of
+            mappings these and their noise variances.
+        column: Column of an outcome without a name.
+        truths: Whether truth values are outcomes, 1 and 0.
+
+    Raises:
+        ValueError: for anything else, saying what was returned.
+    """
+    variances: Mapping[str, Any] = {}
+    if isinstance(returned, tuple) and [isinstance(x, Mapping) for x in returned] == [True, True]:
+        returned, variances = returned
+    if not isinstance(returned, Mapping):
+        return {column: _outcome(returned, truths)}
+    unknown = sorted(set(variances) - set(returned))
+    if unknown or not returned:
+        raise ValueError(f"the objective returned no outcome {unknown[0] if unknown else ''}")
+    outcomes: dict[str, tuple[float, float | None]] = {}
+    for name, y in returned.items():
+        try:
+            pair = (y, variances[name]) if name in variances else y
+            outcomes[str(name)] = _outcome(pair, truths)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return outcomes
+
+
+def _outcome(returned: Any, truths: bool) -> tuple[float, float | None]:
+    """An outcome, and its noise variance if there is one."""
+    pair = isinstance(returned, tuple | list) and len(returned) == 2
+    y, variance = returned if pair else (returned, None)
+    try:
+        outcome = _number(y, truths), None if variance is None else _number(variance)
+    except Exception as error:  # the value may be of any class, and raise anything
+        shown = f"{type(returned).__name__} {reprlib.repr(returned)}"
+        raise ValueError(f"the objective returned {shown} ({error})") from error
+    if not abs(outcome[0]) <= LARGEST:
+        raise ValueError(f"the objective returned {outcome[0]}")
+    return outcome
+
+
+def _number(value: Any, truths: bool = False) -> float:
+    if hasattr(value, "detach"):  # a tensor
+        value = value.detach().cpu()
+    array = np.asarray(value)
+    single = array.item() if array.size == 1 and array.dtype.kind in "biufO" else None
+    wrong = (str, bytes) if truths else (str, bytes, bool)
+    if single is None or isinstance(single, wrong):
+        raise ValueError("expected a number, or a pair (y, yvar)")
+    return float(single)
+
+
+# -- who evaluates a trial -------------------------------------------------------------------------
+
+
+def run_id() -> str:
+    """Identifier of a run in this process: its machine, its number, and when it started.
+
+    Process numbers are reused. `Campaign.run` marks with it the trials that it asks for.
+    """
+    pid = os.getpid()
+    return f"run:{socket.gethostname()}:{pid}:{_start_time(pid) or ''}"
+
+
+def has_died(by: str | None) -> bool:
+    """Whether an identifier is that of a run on this machine that cannot finish any more.
+
+    Either its process has ended, or it was an earlier run of this process. Trials of other
+    machines, whose processes cannot be seen, are left alone, as are those asked for by hand.
+    """
+    if by == run_id():
+        return True
+    parts = re.fullmatch(r"run:([^:]*):(\d+):(\d*)", by or "")
+    if parts is None or parts[1] != socket.gethostname() or os.name == "nt":
+        return False  # on Windows, os.kill would end the process
+    try:
+        os.kill(int(parts[2]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass  # a process of another user
+    now = _start_time(int(parts[2]))
+    return now is not None and (now != parts[3] if parts[3] else now == "")
+
+
+def _start_time(pid: int) -> str | None:
+    """Start time of a process in clock ticks since boot; empty for a zombie, None if unknown."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()  # the name before may have blanks and brackets
+    return "" if fields[0] in "ZX" else fields[19]
