@@ -31,7 +31,13 @@ __all__ = [
 
 
 class BoStreamError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package.
+
+    Attributes:
+        key: The option that it is about, after the tables around it; empty if it is about none.
+    """
+
+    key: tuple[str, ...] = ()
 
     def __init__(self, expected: str, got: str, remedy: str) -> None:
         super().__init__(f"Expected {expected}; got {got}. {remedy}")

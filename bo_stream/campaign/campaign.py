@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -18,10 +19,9 @@ import numpy as np
 import pandas as pd
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign import changes, figures, results
+from bo_stream.campaign import figures, results
 from bo_stream.campaign import history as events
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.changes import GivenParts, continued, replayed, stored_settings
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.evaluation.runner import run_campaign
@@ -38,7 +38,17 @@ from bo_stream.campaign.frames import (
 from bo_stream.campaign.history import ENQUEUED, Decision, Event, NewTrials, Trial, TrialHistory
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures, Goals
-from bo_stream.campaign.settings import NamedChoice, Noise, Settings
+from bo_stream.campaign.settings import (
+    Choices,
+    NamedChoice,
+    Noise,
+    Settings,
+    changed,
+    check_continued,
+    stages_of,
+    stored_settings,
+    widened,
+)
 from bo_stream.campaign.space import Box, Space
 from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.open_store import open_store
@@ -167,22 +177,26 @@ class Campaign:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         space = Box(space) if isinstance(space, Mapping) else space
-        options: dict[str, Any] = {
-            "surrogate": surrogate,
-            "acquisition": acquisition,
-            "seed": seed,
-            "initial": initial,
-            "fit": fit,
-            "noise": noise,
-            "optimiser": optimiser,
-            "outcome": outcome,
-            "targets": None if targets is None else space.values(targets).tolist(),
-            "constraints": constraints or None,
-            "failures": failures,
-            "reference": reference,
-        }
-        settings = Settings.from_arguments(space, goal, budget=budget, **options)
-        opened, name, changed = open_store(store), name or "campaign", 0
+        choices = Choices.read(
+            {
+                "goal": goal,
+                "surrogate": surrogate,
+                "acquisition": acquisition,
+                "targets": None if targets is None else space.values(targets).tolist(),
+                "budget": budget,
+                "seed": seed,
+                "initial": initial,
+                "fit": fit,
+                "noise": noise,
+                "optimiser": optimiser,
+                "outcome": outcome,
+                "constraints": constraints,
+                "failures": failures,
+                "reference": reference,
+            }
+        )
+        settings = Settings.of(space, choices)
+        opened, name = open_store(store), name or "campaign"
         stored = stored_settings(opened, name)
         if stored is None:
             settings.check_names()
@@ -192,13 +206,15 @@ class Campaign:
                 stored = stored_settings(opened, name)
                 if stored is None:
                     raise
+        ledger = Ledger(opened, name, stored or settings)
+        ledger.refresh()
         if stored is not None:
-            given = [key for key, value in options.items() if value is not None]
-            settings, changed = continued(settings, *stored, name, given), len(stored[1])
-        make = surrogate if callable(surrogate) and settings.surrogate is None else None
-        build = acquisition if callable(acquisition) and settings.acquisition is None else None
-        parts = GivenParts(settings, make, build, constraints)
-        self._begin(opened, name, parts, changed, callbacks)
+            about = settings, stored, ledger.settings, name, choices
+            ledger.budget = check_continued(*about)
+        make = surrogate if callable(surrogate) and ledger.settings.surrogate is None else None
+        build = acquisition if callable(acquisition) else None
+        build = build if ledger.settings.acquisition is None else None
+        self._begin(ledger, make, build, constraints, callbacks)
 
     @classmethod
     def resume(
@@ -234,9 +250,9 @@ class Campaign:
         if stored is None:
             names = ", ".join(map(repr, opened.names())) or "no campaign"
             raise StateError(f"a campaign {name!r}", names, "Correct the name or the URL.")
-        campaign = cls.__new__(cls)
-        parts = GivenParts(replayed(*stored), surrogate, acquisition, constraints)
-        campaign._begin(opened, name, parts, len(stored[1]), callbacks)
+        campaign, ledger = cls.__new__(cls), Ledger(opened, name, stored)
+        ledger.refresh()
+        campaign._begin(ledger, surrogate, acquisition, constraints, callbacks)
         return campaign
 
     def __repr__(self) -> str:
@@ -251,30 +267,36 @@ class Campaign:
         return f"<p>{escape(repr(self))}</p>{shown.to_html()}"
 
     def _begin(
-        self, store: Store, name: str, given: GivenParts, changed: int, hooks: Sequence[Callback]
+        self,
+        ledger: Ledger,
+        surrogate: NamedChoice | Callable[..., StreamingGP] | None,
+        acquisition: NamedChoice | AcquisitionBuilder | None,
+        constraints: Sequence[Any],
+        callbacks: Sequence[Callback],
     ) -> None:
-        s = given.settings
-        if (wrong := s.clash) is not None:  # a campaign of an earlier release
+        begun = ledger.settings
+        if (wrong := begun.clash) is not None:  # a campaign of an earlier release
             warnings.warn(
-                f"Campaign {name!r} has the name {wrong}. What was told there may have been taken "
-                "for the other. Choose other names for a new campaign, and tell it the trials of "
-                "this one.",
+                f"Campaign {ledger.name!r} has the name {wrong}. What was told there may have been "
+                "taken for the other. Choose other names for a new campaign, and tell it the "
+                "trials of this one.",
                 stacklevel=3,
             )
-        s.feasible(given.constraints)  # or refuse
+        begun.feasible(constraints)  # or refuse
+        stages = partial(stages_of, begun, surrogate, acquisition, constraints)
+        self.ledger, self._callbacks = ledger, tuple(callbacks)
         try:
-            given.stages(s)  # or refuse
+            engine = Engine(begun, stages, constraints, renews=ledger.store.durable)
         except BoStreamError as error:
-            if given.surrogate is not None or s.surrogate is None:
+            if surrogate is not None or begun.surrogate is None:
                 raise
             raise StateError(
                 "a stored surrogate that this release can build",
-                f"{dict(s.surrogate)} ({error})",
-                f"Continue with another one: Campaign.resume(url, {name!r}, surrogate='wiski').",
+                f"{begun.surrogate} ({error})",
+                "Continue with another one: "
+                f"Campaign.resume(url, {ledger.name!r}, surrogate='wiski').",
             ) from error
-        engine = Engine(s, given.stages, given.constraints, renews=store.durable)
-        self.ledger, self._callbacks = Ledger(store, name, s, changed), tuple(hooks)
-        self.state = CampaignState(self.ledger, engine)
+        self.state = CampaignState(ledger, engine)
         self.state.sync()
 
     @property
@@ -489,7 +511,7 @@ class Campaign:
             InputError, BoundsError: for unknown inputs or invalid bounds.
             UnsupportedError: in a pool.
         """
-        self._change(lambda _: changes.widened(self.settings, bounds))
+        self._change(lambda _: widened(self.settings, bounds))
 
     # -- settings that change --------------------------------------------------------------------
 
@@ -517,12 +539,14 @@ class Campaign:
         Raises:
             InputError: for invalid settings, or if none is given.
         """
-        given = (surrogate, acquisition, budget, fit, failures)
-
-        def changed(history: TrialHistory) -> Settings:
-            return changes.changed(self.settings, *given, len(history.trials))
-
-        self._change(changed)
+        new = {
+            "surrogate": surrogate,
+            "acquisition": acquisition,
+            "budget": budget,
+            "fit": fit,
+            "failures": failures,
+        }
+        self._change(lambda history: changed(self.settings, len(history.trials), new))
 
     def run(
         self,
@@ -745,12 +769,14 @@ class Campaign:
                 callback.after_tell(self, frame.copy())
         return event
 
-    def _change(self, changed: Callable[[TrialHistory], Settings]) -> None:
+    def _change(self, settings_after: Callable[[TrialHistory], Settings]) -> None:
         """Store changed settings, if they can be used."""
 
         def event(history: TrialHistory) -> Event | None:
-            settings = changed(history)
+            settings = settings_after(history)
             self.state.engine.stages_of(settings)  # or refuse
+            if settings.surrogate is not None:
+                settings.check_surrogate()
             return events.changed_event(self.settings.to_dict(), settings.to_dict())
 
         self._record(event)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bo_stream.campaign.changes import replayed
 from bo_stream.campaign.history import Event, TrialHistory
 from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
@@ -21,8 +20,7 @@ class Ledger:
     Args:
         store: The store, which has the campaign.
         name: Name of the campaign.
-        settings: Its settings, in which ``changes`` are taken into account.
-        changes: Number of changes of settings in the store so far.
+        settings: The settings that it was created with.
 
     Attributes:
         settings: The current settings.
@@ -31,13 +29,10 @@ class Ledger:
         row: Seconds spent so far, by part.
     """
 
-    def __init__(self, store: Store, name: str, settings: Settings, changes: int = 0) -> None:
+    def __init__(self, store: Store, name: str, settings: Settings) -> None:
         self.store, self.name, self.settings = store, name, settings
-        self.budget, self.history, self._changes = (
-            settings.budget,
-            TrialHistory.of(settings.outcomes.columns),
-            changes,
-        )
+        self.budget, self._changes = settings.budget, 0
+        self.history = TrialHistory.of(settings.outcomes.columns)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
 
     def refresh(self) -> TrialHistory:
@@ -61,7 +56,7 @@ class Ledger:
         """Take over a later history, and the settings that were changed before it ends."""
         new = history.changes[self._changes :]
         if new:
-            self.settings = replayed(self.settings, new)
+            self.settings = self.settings.after_changes(new)
             self._changes = len(history.changes)
             if any("budget" in change for change in new):
                 self.budget = self.settings.budget

@@ -1,16 +1,15 @@
-"""Settings of a campaign as plain data, and their defaults."""
+"""Settings of a campaign: what a user chooses, the defaults, and how they are changed."""
 
 from __future__ import annotations
 
-import math
 import secrets
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
 
-import numpy as np
+from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.options import from_plain, to_plain
@@ -18,25 +17,51 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import Decision
 from bo_stream.campaign.learner import Stage
-from bo_stream.campaign.names import first_clash
+from bo_stream.campaign.names import first_clash, is_text
+from bo_stream.campaign.options import (
+    Finite,
+    Options,
+    Positive,
+    Text,
+    Whole,
+    check_keys,
+    errors_about,
+)
 from bo_stream.campaign.outcomes.count import Count
-from bo_stream.campaign.outcomes.goals import GOALS, Failures, Goals
+from bo_stream.campaign.outcomes.goals import Failures, Goal
 from bo_stream.campaign.outcomes.outcomes import (
     OutcomeSet,
     on_inputs,
     read_goal,
     spelled_constraints,
 )
-from bo_stream.campaign.space import Box, Space, space_from_dict
+from bo_stream.campaign.space import Box, Pool, Space, space_from_dict
 from bo_stream.campaign.space.feasible import FeasibleSet
-from bo_stream.errors import InputError, StateError, check_not_shadowed
+from bo_stream.campaign.storage.store import Store
+from bo_stream.errors import (
+    BoundsError,
+    InputError,
+    StateError,
+    UnsupportedError,
+    check_not_shadowed,
+)
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
 
 if TYPE_CHECKING:
-    from acquisitions.maximised import AcquisitionBuilder as AcquisitionBuilder
+    from acquisitions.maximised import AcquisitionBuilder
     from acquisitions.rule import Rule
 
-__all__ = ["GIVEN", "NamedChoice", "Noise", "Settings", "as_named"]
+__all__ = [
+    "Choices",
+    "NamedChoice",
+    "Noise",
+    "Settings",
+    "changed",
+    "check_continued",
+    "stages_of",
+    "stored_settings",
+    "widened",
+]
 
 NamedChoice = str | Mapping[str, Any]
 """A name, or a mapping of ``name`` and options."""
@@ -96,8 +121,77 @@ class Default(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True)
-class Settings:
+def _listed(constraints: Any) -> Any:
+    """Constraints as a list, also a single one."""
+    if isinstance(constraints, tuple | list):
+        return list(constraints)
+    return [] if constraints is None else [constraints]
+
+
+def _choice(choice: Any) -> Any:
+    """A choice as name and options; a callable as it is."""
+    if isinstance(choice, str):
+        return {"name": choice}
+    if isinstance(choice, Mapping) and isinstance(choice.get("name"), str):
+        return {option: to_plain(from_plain(option, value)) for option, value in choice.items()}
+    if choice is None or callable(choice):
+        return choice
+    raise InputError(
+        "a name, a mapping of name and options, or a callable",
+        repr(choice),
+        "For example 'wiski', {'name': 'wiski', 'grid_size': 20}, or a function.",
+    )
+
+
+def _built(kind: type[FitPolicy | Optimiser]) -> BeforeValidator:
+    """Builds an instance from plain data."""
+
+    def build(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        check_keys(value, [field.name for field in fields(kind)])
+        return kind(**value)
+
+    return BeforeValidator(build)
+
+
+def _stored_outcome(outcome: Any) -> Any:
+    return None if outcome is None else Count.read_setting(outcome).to_dict()
+
+
+Choice = Annotated[dict[str, Any] | Callable[..., Any] | None, BeforeValidator(_choice)]
+Outcome = Annotated[dict[str, Any] | None, BeforeValidator(_stored_outcome)]
+
+
+class Choices(Options):
+    """What a user chooses, as `bo_stream.Campaign` says; None, or left out: the default."""
+
+    goal: Goal | Annotated[dict[str, Goal], Field(min_length=1)]
+    budget: Annotated[Whole, Field(ge=1)] | None = None
+    constraints: Annotated[list[Text | Callable[..., Any] | None], BeforeValidator(_listed)] = []
+    failures: Failures | None = None
+    reference: dict[str, Finite] | None = None
+    outcome: Outcome = None
+    surrogate: Choice = None
+    noise: Literal["learned", "none"] | Positive | None = None
+    acquisition: Choice = None
+    seed: Whole | None = None
+    initial: Annotated[Whole, Field(ge=2)] | None = None
+    fit: Annotated[FitPolicy | None, _built(FitPolicy)] = None
+    optimiser: Annotated[Optimiser | None, _built(Optimiser)] = None
+    targets: list[list[Finite]] | None = None
+
+    @property
+    def chosen(self) -> list[str]:
+        """Names of the options that were chosen, of which the goal is the first."""
+        return [name for name in type(self).model_fields if getattr(self, name) not in (None, [])]
+
+
+def _space(space: Any) -> Any:
+    return space_from_dict(space) if isinstance(space, Mapping) else space
+
+
+class Settings(Choices):
     """All settings of a campaign.
 
     Attributes:
@@ -124,115 +218,112 @@ class Settings:
         reference: Several objectives that a hypervolume is measured from; None: inferred.
     """
 
-    space: Space
-    goal: Goals
-    surrogate: Mapping[str, Any] | None
-    acquisition: Mapping[str, Any] | None
-    seed: int
-    initial: int
-    fit: FitPolicy = SCHEDULE
-    optimiser: Optimiser = field(default_factory=Optimiser)
-    targets: list[list[float]] | None = None
+    space: Annotated[
+        InstanceOf[Box] | InstanceOf[Pool],
+        BeforeValidator(_space),
+        PlainSerializer(lambda space: space.to_dict()),
+    ]
+    surrogate: dict[str, Any] | None = None
+    acquisition: dict[str, Any] | None = None
+    seed: Whole
+    initial: Annotated[Whole, Field(ge=2)]
+    fit: Annotated[FitPolicy, _built(FitPolicy)] = SCHEDULE
+    optimiser: Annotated[Optimiser, _built(Optimiser)] = USUAL
+    constraints: list[str | None] = []  # type: ignore[assignment]
     restandardise: bool = True
-    budget: int | None = None
-    noise: Noise = "learned"
-    why: tuple[str, str] = (GIVEN, GIVEN)
+    noise: Literal["learned", "none"] | Positive = "learned"
+    why: Annotated[tuple[str, str], BeforeValidator(tuple)] = (GIVEN, GIVEN)
     start: int = 0
-    later: Mapping[str, Any] | None = None
-    outcome: Mapping[str, Any] | None = None
-    constraints: Sequence[str | None] = ()
+    later: dict[str, Any] | None = None
     column: str = "y"
     failures: Failures = "ignored"
-    reference: Mapping[str, float] | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.goal, Mapping) and self.goal not in GOALS:
-            raise InputError(f"a goal, one of {', '.join(GOALS)}", repr(self.goal), "Choose one.")
-        if self.initial < 2:
-            raise InputError(
-                "initial >= 2", f"{self.initial}", "Two outcomes are needed to standardise them."
-            )
 
     @classmethod
-    def from_arguments(
-        cls,
-        space: Space,
-        goal: Goals,
-        *,
-        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
-        acquisition: NamedChoice | AcquisitionBuilder | None = None,
-        budget: int | None = None,
-        seed: int | None = None,
-        initial: int | None = None,
-        fit: FitPolicy | None = None,
-        noise: Noise | None = None,
-        optimiser: Optimiser | None = None,
-        targets: list[list[float]] | None = None,
-        outcome: Mapping[str, Any] | None = None,
-        constraints: Sequence[Any] | None = None,
-        failures: Failures | None = None,
-        reference: Mapping[str, float] | None = None,
-    ) -> Settings:
-        """Settings from a user's arguments, with defaults for those left out.
+    def of(cls, space: Space, choices: Choices) -> Settings:
+        """Settings from what a user chooses, with defaults for the rest.
 
         Raises:
-            InputError: for invalid settings.
+            InputError: for invalid settings, whose ``key`` is the choice.
         """
-        budget, seed, initial = map(_plain, (budget, seed, initial))
-        if budget is not None and (type(budget) is not int or budget < 1):
-            raise InputError(
-                "budget, an integer of 1 or more", repr(budget), "Leave it out for no limit."
-            )
-        kinds: list[tuple[str, object, type]] = [
-            ("seed", seed, int),
-            ("initial", initial, int),
-            ("fit", fit, FitPolicy),
-            ("optimiser", optimiser, Optimiser),
-        ]
-        for option, value, kind in kinds:
-            if value is not None and not isinstance(value, kind):
-                what = f"{option}, of the type `{kind.__name__}`"
-                raise InputError(what, repr(value), "Leave it out for the default.")
-        goal, column = read_goal(goal)
-        constraints = spelled_constraints(constraints or (), space.names, goal, column)
-        failures = failures or "ignored"
-        counts = None if outcome is None else Count.read_setting(outcome)
-        if counts is not None:
-            counts.check_settings(str(goal), surrogate, noise, EXACT_OUTCOMES)
-        about = goal, column, constraints, space.names, failures, reference, counts
-        outcomes = OutcomeSet.of(*about)
-        outcomes.warn_of_misspellings(space.names)
+        surrogate, acquisition, budget = choices.surrogate, choices.acquisition, choices.budget
+        with errors_about("goal"):
+            goal, column = read_goal(choices.goal)
+        with errors_about("constraints"):
+            constraints = spelled_constraints(choices.constraints, space.names, goal, column)
         # without a budget it begins as a campaign of few trials would
-        small = surrogate is acquisition is outcome is None and budget is None and goal != "learn"
-        later = {} if fit is None else {"fit": asdict(fit)}
+        asked = surrogate, acquisition, choices.outcome, budget
+        small = all(one is None for one in asked) and goal != "learn"
+        later = {} if choices.fit is None else {"fit": asdict(choices.fit)}
         wanted = 2 * space.dim + 2  # but at most a third of the budget
         if budget is not None:
             wanted = max(2, min(wanted, budget // 3))
         settings = cls(
-            space,
-            goal,
-            None if surrogate is None else as_named(surrogate),
-            None if acquisition is None else as_named(acquisition),
-            secrets.randbits(31) if seed is None else seed,
-            wanted if initial is None else initial,
-            optimiser=optimiser or USUAL,
-            targets=targets,
-            restandardise=counts is None,
+            space=space,
+            goal=goal,
+            column=column,
+            surrogate=None if callable(surrogate) else surrogate,
+            acquisition=None if callable(acquisition) else acquisition,
+            seed=secrets.randbits(31) if choices.seed is None else choices.seed,
+            initial=choices.initial or wanted,
+            optimiser=choices.optimiser or USUAL,
+            targets=choices.targets,
+            restandardise=choices.outcome is None,
             budget=budget,
-            noise="learned" if noise is None else noise,
+            noise=choices.noise or "learned",
             why=("" if surrogate is None else GIVEN, "" if acquisition is None else GIVEN),
             later=later if small and isinstance(space, Box) else None,
-            outcome=None if counts is None else counts.to_dict(),
-            constraints=tuple(None if callable(c) else c for c in constraints),
-            column=column,
-            failures=failures,
-            reference=outcomes.reference,
-        ).with_defaults()
-        settings = replace(settings, fit=fit or settings.usual_fit)
-        settings.stages(settings.feasible(constraints), surrogate, acquisition, check=True)
+            outcome=choices.outcome,
+            constraints=[None if callable(c) else c for c in constraints],
+            failures=choices.failures or "ignored",
+            reference=choices.reference,
+        )
+        settings._check_outcomes(surrogate, choices.noise)
+        settings = settings.with_defaults()
+        settings = settings.replaced(fit=choices.fit or settings.usual_fit)
+        with errors_about("constraints"):
+            feasible = settings.feasible(constraints)
+        with errors_about("surrogate"):
+            settings.make_surrogate(surrogate)
+        if isinstance(surrogate, dict):
+            settings.check_surrogate()
+        with errors_about("acquisition"):
+            settings.make_rule(feasible, acquisition)
         return settings
 
-    def with_defaults(self) -> Settings:
+    def _check_outcomes(self, surrogate: Any, noise: Noise | None) -> None:
+        """Refuse outcomes that cannot be learned, also by a surrogate that was chosen."""
+        if self.counts is not None:
+            with errors_about("outcome"):
+                self.counts.check_settings(str(self.goal), surrogate, noise, EXACT_OUTCOMES)
+        with errors_about("constraints"):
+            self.outcomes.warn_of_misspellings(self.space.names)
+
+    def check_surrogate(self) -> None:
+        """Refuse options of the surrogate: it is built without data.
+
+        Raises:
+            InputError: for options that there are not, or that do not suit the space.
+        """
+        bounds = self.space.tensor_bounds
+        with errors_about("surrogate"):
+            make = self.make_surrogate()
+            make(bounds[:0], bounds[:0, :1], bounds=bounds, outcome_transform=None)
+
+    def replaced(self, **changes: Any) -> Self:
+        """The settings of which some are replaced, by plain data or otherwise."""
+        return type(self)(**{**self._by_name(), **changes})
+
+    def _by_name(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def in_all_stages(self, **changes: Any) -> Self:
+        """The settings of which some are replaced, now and for more outcomes."""
+        later = None if self.later is None else {**self.later, **changes}
+        return self.replaced(**changes, later=later)
+
+    # -- defaults --------------------------------------------------------------------------------
+
+    def with_defaults(self) -> Self:
         """The settings in which all that was not asked for suits the rest.
 
         These are the surrogate, the acquisition function, the effort of searches, and what follows
@@ -241,19 +332,22 @@ class Settings:
         Raises:
             InputError: for noise that the surrogate cannot be told about.
         """
-        made = self
+        settings = self
         if self.why[0] != GIVEN:
             family = self._default_surrogate(self.budget if self.later is None else SMALL)
             why = (family.why, self.why[1])
-            made = replace(made, surrogate={"name": family.name}, why=why)
-        made = replace(made, surrogate=_with_noise(made.surrogate, self.noise))
+            settings = settings.replaced(surrogate={"name": family.name}, why=why)
+        with errors_about("noise"):
+            settings = settings.replaced(surrogate=_with_noise(settings.surrogate, self.noise))
         if self.why[1] != GIVEN:
-            search = made._default_acquisition()
-            why = (made.why[0], search.why)
-            made = replace(made, acquisition={"name": search.name}, why=why)
-        if made.optimiser in (USUAL, SEVERAL):
-            made = replace(made, optimiser=SEVERAL if made.outcomes.joint else USUAL)
-        return made if made.later is None else replace(made, later=made._for_more(made.later))
+            search = settings._default_acquisition()
+            why = (settings.why[0], search.why)
+            settings = settings.replaced(acquisition={"name": search.name}, why=why)
+        if self.optimiser in (USUAL, SEVERAL):
+            settings = settings.replaced(optimiser=SEVERAL if self.outcomes.joint else USUAL)
+        if self.later is None:
+            return settings
+        return settings.replaced(later=settings._for_more(self.later))
 
     def _default_surrogate(self, budget: int | None) -> Default:
         """The default family, by outcomes, goal, number of inputs, noise, and this budget.
@@ -311,15 +405,28 @@ class Settings:
         """Settings for more outcomes than a small campaign has, as plain data."""
         family = self._default_surrogate(None)
         chosen = _with_noise({"name": family.name}, self.noise)
-        made = replace(self, surrogate=chosen)
-        search = made._default_acquisition()
+        settings = self.replaced(surrogate=chosen)
+        search = settings._default_acquisition()
         return {
             "start": SMALL + 1,
             "surrogate": chosen,
             "acquisition": {"name": search.name},
-            "fit": later.get("fit") or asdict(made.usual_fit),
+            "fit": later.get("fit") or asdict(settings.usual_fit),
             "why": (family.why, search.why),
         }
+
+    def after_changes(self, changes: Sequence[Mapping[str, Any]]) -> Self:
+        """The settings after changes that events recorded.
+
+        Raises:
+            StateError: for settings of a newer release.
+        """
+        plain = {"version": SETTINGS_VERSION, **self._by_name()}
+        for change in changes:
+            plain |= change
+        return self.from_dict(plain)
+
+    # -- what follows ----------------------------------------------------------------------------
 
     @property
     def family(self) -> str | None:
@@ -353,29 +460,24 @@ class Settings:
         if (wrong := self.clash) is not None:
             raise InputError("names that mean one column each", wrong, "Rename it.")
 
-    def feasible(self, given: Sequence[Any] = ()) -> FeasibleSet:
+    def feasible(self, constraints: Sequence[Any] = ()) -> FeasibleSet:
         """Where trials may be proposed.
 
         Args:
-            given: The callables among the constraints.
+            constraints: The callables among the constraints.
 
         Raises:
             InputError: for constraints that cannot be, or missing callables.
         """
-        return FeasibleSet.of(self.space, self.input_constraints, given)
-
-    @property
-    def input_constraints(self) -> tuple[str | None, ...]:
-        """Those of the constraints that name inputs alone, and callables."""
-        return tuple(c for c in self.constraints if c is None or on_inputs(c, self.space.names))
+        names = self.space.names
+        on_them = [c for c in self.constraints if c is None or on_inputs(c, names)]
+        return FeasibleSet.of(self.space, on_them, constraints)
 
     def stages(
         self,
         feasible: FeasibleSet,
         surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
-        *,
-        check: bool = False,
     ) -> list[Stage]:
         """The surrogate and what chooses trials, and those that follow for more outcomes.
 
@@ -383,28 +485,19 @@ class Settings:
             feasible: Where trials may be proposed.
             surrogate: A callable or a name in place of the stored one.
             acquisition: Likewise.
-            check: Whether surrogates are built without data, which refuses invalid options now.
 
         Raises:
-            InputError: for names and options that there are not.
+            InputError: for names that there are not.
         """
         make, rule = self.make_surrogate(surrogate), self.make_rule(feasible, acquisition)
-        if check and not callable(surrogate):
-            bounds = self.space.tensor_bounds
-            make(bounds[:0], bounds[:0, :1], bounds=bounds, outcome_transform=None)
         named = not any(map(callable, (surrogate, acquisition, *feasible.callables)))
         stages = [Stage(make, self.fit, rule, self.start, named)]
-        return (
-            stages if self.after is None else [*stages, *self.after.stages(feasible, check=check)]
-        )
+        return stages if self.after is None else [*stages, *self.after.stages(feasible)]
 
     @property
-    def after(self) -> Settings | None:
+    def after(self) -> Self | None:
         """The settings for more outcomes, if they differ."""
-        if self.later is None:
-            return None
-        changes = {**self.later, "fit": FitPolicy(**self.later["fit"])}
-        return replace(self, **{**changes, "why": tuple(changes["why"]), "later": None})
+        return None if self.later is None else self.replaced(**{"later": None, **self.later})
 
     def at(self, start: int) -> Settings:
         """The settings of the stage with this start."""
@@ -421,7 +514,7 @@ class Settings:
         """Factor of the outcome that makes larger ones better, if there is one objective."""
         return -1.0 if self.goal == "minimise" else 1.0
 
-    @property
+    @cached_property
     def outcomes(self) -> OutcomeSet:
         """The outcomes by name."""
         about = self.goal, self.column, self.constraints, self.space.names, self.failures
@@ -429,15 +522,10 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("surrogate", "acquisition"):
-            plain[name] = plain[name] and dict(plain[name])
-        plain |= {"fit": asdict(self.fit), "optimiser": asdict(self.optimiser)}
-        plain |= {"space": self.space.to_dict(), "constraints": list(self.constraints)}
-        return {"version": SETTINGS_VERSION, **plain}
+        return {"version": SETTINGS_VERSION, **self.model_dump()}
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Settings:
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
         """Settings from what `to_dict` returned, in this release or an earlier one.
 
         Raises:
@@ -447,11 +535,6 @@ class Settings:
         try:
             if plain["version"] != SETTINGS_VERSION:
                 raise ValueError(f"version {plain['version']}")
-            rest["space"] = space_from_dict(rest["space"])
-            rest["fit"] = FitPolicy(**rest["fit"])
-            rest["why"] = tuple(rest.get("why", (GIVEN, GIVEN)))
-            rest["optimiser"] = Optimiser(**rest["optimiser"])
-            rest["constraints"] = tuple(rest.get("constraints", ()))
             return cls(**rest)
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(
@@ -459,34 +542,6 @@ class Settings:
                 f"others ({error})",
                 "Open the campaign with the release of bo_stream that created it, or a newer one.",
             ) from error
-
-    def continued_from(self, stored: Settings, name: str, given: Collection[str]) -> Settings:
-        """The stored settings of a campaign, with these settings' budget if they have one.
-
-        Args:
-            stored: Settings in the store.
-            name: Name of the campaign.
-            given: Names of the settings that the user gave. A warning names those that differ from
-                the stored ones, which stay in use.
-
-        Raises:
-            StateError: for another space, goal or outcome.
-        """
-        mine, theirs = self.to_dict(), stored.to_dict()
-        for part in ("space", "goal", "column", "outcome", "constraints"):
-            if mine[part] != theirs[part]:
-                raise StateError(
-                    f"the {part} that campaign {name!r} was created with",
-                    f"another {part} ({_difference(theirs[part], mine[part], part)})",
-                    "Choose another name, or use Campaign.resume; bounds are widened by "
-                    "Campaign.widen or bo-stream widen.",
-                )
-        for part in (part for part in given if mine[part] != theirs[part]):
-            change = "Use campaign.change, or choose" if part in CHANGEABLE else "Choose"
-            both = f"its store, {shown(theirs[part])}; {shown(mine[part])} is ignored"
-            text = f"Campaign {name!r} continues with the {part} in {both}. "
-            warnings.warn(f"{text}{change} another name for a new campaign.", stacklevel=5)
-        return replace(stored, budget=self.budget or stored.budget)
 
     def make_surrogate(
         self, given: NamedChoice | Callable[..., StreamingGP] | None = None
@@ -501,7 +556,7 @@ class Settings:
                 remedy = "Tell counts to a bo_stream.Campaign with `outcome`."
                 raise InputError("a surrogate of measurements", given.__name__, remedy)
             return cast("Callable[..., StreamingGP]", given)
-        choice = self.surrogate if given is None else as_named(given)
+        choice = _choice(given) or self.surrogate
         if choice is None:
             raise _missing_callable("surrogate")
         options = dict(choice)
@@ -532,12 +587,12 @@ class Settings:
 
         if callable(given):
             return Maximised(given, self.optimiser)
-        choice = self.acquisition if given is None else as_named(given)
+        choice = _choice(given) or self.acquisition
         if choice is None:
             raise _missing_callable("acquisition")
         return rule_of(choice, self.optimiser, self.outcomes, feasible, self.family)
 
-    @property
+    @cached_property
     def counts(self) -> Count | None:
         """What the outcomes are, if they are counts."""
         return None if self.outcome is None else Count.read_setting(self.outcome)
@@ -562,11 +617,6 @@ class Settings:
         return None if isinstance(self.noise, str) else self.noise
 
 
-def _plain(number: Any) -> Any:
-    """A number of numpy as one of Python, which a store can keep."""
-    return number.item() if isinstance(number, np.generic) else number
-
-
 def _difference(stored: Any, new: Any, name: str) -> str:
     """Where two settings differ first, and their values there."""
     if isinstance(stored, Mapping) and isinstance(new, Mapping):
@@ -579,40 +629,13 @@ def _difference(stored: Any, new: Any, name: str) -> str:
     return f"{name}: {shown(new)[:LONGEST]} in place of {shown(stored)[:LONGEST]}"
 
 
-def as_named(choice: NamedChoice | Callable[..., Any]) -> Mapping[str, Any] | None:
-    """A choice as name and options; None for a callable.
-
-    Raises:
-        InputError: for anything else.
-    """
-    if isinstance(choice, str):
-        return {"name": choice}
-    if isinstance(choice, Mapping) and isinstance(choice.get("name"), str):
-        return {option: to_plain(from_plain(option, value)) for option, value in choice.items()}
-    if callable(choice):
-        return None
-    raise InputError(
-        "a name, a mapping of name and options, or a callable",
-        repr(choice),
-        "For example 'wiski', {'name': 'wiski', 'grid_size': 20}, or a function.",
-    )
-
-
-def _with_noise(chosen: Mapping[str, Any] | None, noise: Noise | None) -> Mapping[str, Any] | None:
+def _with_noise(chosen: dict[str, Any] | None, noise: Noise) -> dict[str, Any] | None:
     """The surrogate with its option ``noise``.
 
     Raises:
         InputError: for noise that the surrogate cannot be told about.
     """
-    if noise is None or noise == "learned":
-        return chosen
     if noise != "none":
-        if isinstance(noise, str | bool) or not (noise > 0.0 and math.isfinite(noise)):
-            raise InputError(
-                "noise, 'learned', 'none' or a positive variance",
-                repr(noise),
-                "Give the variance of a repeated measurement, or leave it out.",
-            )
         return chosen
     if chosen is None or chosen["name"] not in EXACT_OUTCOMES:
         raise InputError(
@@ -638,6 +661,152 @@ def checked_name(name: Any, names: Iterable[str], what: str) -> str:
 def shown(setting: Any) -> str:
     """A setting for a message; None stands for a callable."""
     return "a callable" if setting is None else str(setting)
+
+
+def stages_of(
+    begun: Settings,
+    surrogate: NamedChoice | Callable[..., StreamingGP] | None,
+    acquisition: NamedChoice | AcquisitionBuilder | None,
+    constraints: Sequence[Any],
+    settings: Settings,
+) -> list[Stage]:
+    """What is used by settings; the choices of a program replace those of its first settings."""
+    make = surrogate if settings.surrogate == begun.surrogate else None
+    build = acquisition if settings.acquisition == begun.acquisition else None
+    return settings.stages(settings.feasible(constraints), make, build)
+
+
+def stored_settings(store: Store, name: str) -> Settings | None:
+    """The settings that a stored campaign was created with; None if there is none.
+
+    Raises:
+        InputError: for a name that cannot be stored.
+    """
+    if not isinstance(name, str) or not is_text(name):
+        raise InputError("a name of whole characters", repr(name), "Choose another name.")
+    plain = store.settings(name)
+    return None if plain is None else Settings.from_dict(plain)
+
+
+def check_continued(
+    chosen: Settings, created: Settings, current: Settings, name: str, choices: Choices
+) -> int | None:
+    """Refuse a program that continues a stored campaign with another space, goal or outcome.
+
+    A program that still says what the campaign was created with follows the changes since. A
+    warning names other choices that differ from the stored settings, which stay in use.
+
+    Args:
+        chosen: The program's settings.
+        created: Those that the campaign was created with.
+        current: Those with the changes since.
+        name: Name of the campaign.
+        choices: What the program chose.
+
+    Returns:
+        The budget to keep to.
+
+    Raises:
+        StateError: for another space, goal or outcome.
+    """
+    mine, first, theirs = chosen.to_dict(), created.to_dict(), current.to_dict()
+    follows = [part for part in mine if first != theirs and mine[part] == first[part]]
+    for part in ("space", "goal", "column", "outcome", "constraints"):
+        if mine[part] != theirs[part] and part not in follows:
+            raise StateError(
+                f"the {part} that campaign {name!r} was created with",
+                f"another {part} ({_difference(theirs[part], mine[part], part)})",
+                "Choose another name, or use Campaign.resume; bounds are widened by "
+                "Campaign.widen or bo-stream widen.",
+            )
+    for part in choices.chosen:
+        if mine[part] != theirs[part] and part not in (*follows, "goal", "budget"):
+            change = "Use campaign.change, or choose" if part in CHANGEABLE else "Choose"
+            both = f"its store, {shown(theirs[part])}; {shown(mine[part])} is ignored"
+            text = f"Campaign {name!r} continues with the {part} in {both}. "
+            warnings.warn(f"{text}{change} another name for a new campaign.", stacklevel=3)
+    return current.budget if "budget" in follows else chosen.budget or current.budget
+
+
+def widened(settings: Settings, bounds: Mapping[str, tuple[float, float]]) -> Settings:
+    """Settings with wider bounds, or more values, of some inputs.
+
+    Raises:
+        UnsupportedError: for a pool.
+        InputError: for unknown inputs or invalid bounds.
+        BoundsError: for bounds that do not contain those of before.
+    """
+    space = settings.space
+    if not isinstance(space, Box):
+        raise UnsupportedError(
+            "a campaign over a box", "a pool", "Start a new campaign with the larger table."
+        )
+    if not isinstance(bounds, Mapping) or not bounds:
+        raise InputError(
+            "new bounds by the name of the input", repr(bounds), "For example {'x': (0.0, 9.0)}."
+        )
+    unknown = [str(name) for name in bounds if name not in space.bounds]
+    if unknown:
+        raise InputError(
+            f"names among {', '.join(space.names)}", ", ".join(unknown), "Correct the spelling."
+        )
+    wider = replace(space, bounds={**space.bounds, **bounds})
+    for old, new in zip(space.kinds, wider.kinds, strict=True):
+        if not new.contains(old):
+            raise BoundsError(
+                f"{old.name!r} to contain {old.described()}, in this order",
+                new.described(),
+                "Trials may have any of the values of before: add others to them.",
+            )
+    return settings.replaced(space=wider)
+
+
+def changed(settings: Settings, trials: int, changes: Mapping[str, Any]) -> Settings:
+    """Settings of which some are replaced.
+
+    An acquisition function that was chosen for the surrogate is chosen again for another one. A
+    campaign that began as a small one stays with a surrogate that was chosen, however many outcomes
+    follow.
+
+    Args:
+        settings: Those of before.
+        trials: Number of trials so far.
+        changes: The new ``surrogate``, ``acquisition``, ``budget``, ``fit`` or ``failures``; None
+            for one that stays.
+
+    Raises:
+        InputError: for invalid settings, or if nothing is to be changed.
+    """
+    new = Choices.read({"goal": settings.goal, **changes})
+    if not new.chosen[1:]:
+        raise InputError(f"a change of {', '.join(changes)}", "none", "Give one.")
+    for what in ("surrogate", "acquisition"):
+        if callable(getattr(new, what)):
+            raise InputError(
+                f"the name of the {what}, which the store keeps",
+                "a callable",
+                f"Use Campaign.resume(url, name, {what}=...) in every process.",
+            )
+    if new.budget is not None and new.budget < trials:
+        raise InputError(
+            f"budget, an integer of {trials} (the trials so far) or more",
+            repr(new.budget),
+            "A budget counts all trials, those of before included.",
+        )
+    settings = settings.replaced(budget=new.budget or settings.budget)
+    if new.failures not in (None, settings.failures):
+        settings = settings.replaced(failures=new.failures)
+        settings = settings.with_defaults()
+    if new.surrogate is not None:
+        usual = settings.fit == settings.usual_fit
+        why = (GIVEN, settings.why[1])
+        settings = settings.replaced(surrogate=new.surrogate, later=None, why=why)
+        settings = settings.replaced(fit=settings.usual_fit if usual else settings.fit)
+        settings = settings.with_defaults()
+    if new.acquisition is not None:
+        settings = settings.replaced(why=(settings.why[0], GIVEN))
+        settings = settings.in_all_stages(acquisition=new.acquisition)
+    return settings if new.fit is None else settings.in_all_stages(fit=new.fit)
 
 
 def _missing_callable(what: str) -> InputError:

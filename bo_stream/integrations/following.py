@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -12,12 +13,11 @@ from torch import Tensor
 
 from bo_stream.base.options import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.changes import GivenParts
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.learner import Learner
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.records import Row
-from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.settings import Choices, Settings, stages_of
 from bo_stream.campaign.space import Box
 from bo_stream.errors import InputError, UnsupportedError
 
@@ -112,9 +112,10 @@ class FollowsTrials:
         log = [name for name, p in named.items() if p.log]
         integer = [name for name, p in named.items() if p.integer]
         space, options = Box(bounds, log, integer=integer), self._options
-        settings = Settings.from_arguments(space, goal, constraints=constraints, **options)
-        given = GivenParts(settings, options.get("surrogate"), options.get("acquisition"))
-        return Engine(settings, given.stages)
+        choices = Choices.read({"goal": goal, "constraints": constraints, **options})
+        settings = Settings.of(space, choices)
+        about = settings, choices.surrogate, choices.acquisition, constraints
+        return Engine(settings, partial(stages_of, *about))
 
     def _follow(
         self,

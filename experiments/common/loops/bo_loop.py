@@ -134,7 +134,13 @@ class BOLoop(SimulatedRun):
         space = Box(dict(zip(names, zip(low, high, strict=True), strict=True)))
         optimiser = Optimiser(c.num_restarts, c.raw_samples, c.acqf_options)
         settings = Settings(
-            space, "maximise", None, None, c.seed, 2, c.fit, optimiser, restandardise=False
+            space=space,
+            goal="maximise",
+            seed=c.seed,
+            initial=2,
+            fit=c.fit,
+            optimiser=optimiser,
+            restandardise=False,
         )
         search = Maximised(build_acquisition, optimiser, c.baseline_size)
         campaign = SimulatedCampaign(settings, make_surrogate, search, self.bounds)

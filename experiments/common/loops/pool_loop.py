@@ -115,7 +115,7 @@ class PoolLoop(SimulatedRun):
             [f"x{i}" for i in range(cells.X.shape[-1])],
         )
         space = Pool(table)
-        settings = Settings(space, "learn", None, None, c.seed, 2, c.fit)
+        settings = Settings(space=space, goal="learn", seed=c.seed, initial=2, fit=c.fit)
         campaign = SimulatedCampaign(settings, self._make, _ByPolicy(self), cells.X)
         super().__init__(campaign, c.steps, _COLUMNS, callback, clock)
 

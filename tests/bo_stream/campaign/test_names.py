@@ -9,7 +9,7 @@ import pytest
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.names import constraint_in_spelling, folded
-from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.settings import Choices, Settings
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError, StateError
 
@@ -97,7 +97,7 @@ def test_two_columns_that_look_like_one_input_are_refused() -> None:
 def stored(space: Box, **options: Any) -> MemoryStore:
     """A campaign as a release before names were checked created it."""
     store = MemoryStore()
-    settings = Settings.from_arguments(space, options.pop("goal", "maximise"), seed=0, **options)
+    settings = Settings.of(space, Choices.read({"goal": "maximise", "seed": 0, **options}))
     store.create("campaign", settings.to_dict())
     return store
 

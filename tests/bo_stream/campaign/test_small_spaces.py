@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.settings import Choices, Settings
 from bo_stream.surrogates.registry import WITH_CATEGORIES
 
 SIX = Box({"a": [1, 2, 3], "b": ["x", "y"]})
@@ -26,7 +26,7 @@ TWO = {"p": "maximise", "q": "minimise"}
 )
 def test_defaults_model_categories(goal: Any, failures: Any, constraints: Any, budget: Any) -> None:
     given: dict[str, Any] = {"failures": failures, "constraints": constraints, "budget": budget}
-    settings: Settings = Settings.from_arguments(SIX, goal, **given)
+    settings: Settings = Settings.of(SIX, Choices.read({"goal": goal, **given}))
     for one in (settings, settings.after or settings):
         assert one.surrogate is not None and one.surrogate["name"] in WITH_CATEGORIES
 
