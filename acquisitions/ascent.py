@@ -223,10 +223,7 @@ def _about(domain: Domain, near: Tensor, unit: Tensor | None, count: int) -> Ten
     X = near[torch.randint(len(near), (count,))]
     low, high = SCALES
     sd = 10.0 ** (low + (high - low) * torch.rand(count, 1).to(X))
-    moving = torch.rand_like(X) < max(0.4, 2.0 / domain.dim)
-    one = torch.randint(domain.dim, (count, 1), device=moving.device)
-    moving = moving.scatter(1, one, True)
-    return domain.perturbed(X, sd if unit is None else sd * unit, moving)
+    return domain.perturbed(X, sd if unit is None else sd * unit, max(0.4, 2.0 / domain.dim))
 
 
 def _starts(values: Tensor, spread: int, count: int) -> Tensor:

@@ -17,7 +17,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from bo_stream.errors import InputError, ShapeError
+from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting_property
 
 __all__ = ["Domain", "LinearInequality"]
@@ -73,38 +73,13 @@ class Domain:
         categories: Sequence[int] = (),
         accepts: Callable[[Tensor], Tensor] | None = None,
     ) -> Domain:
-        """From the arguments of `ThompsonSampling`, checked.
-
-        Raises:
-            ShapeError, InputError: for constraints or choices that do not fit the box.
-        """
+        """From constraints as in BoTorch's `optimize_acqf`, and allowed values in any order."""
         bounds = bounds.detach().double()
-        d = bounds.shape[-1]
-        A = bounds.new_zeros(len(inequality_constraints), d)
-        b = bounds.new_zeros(len(A))
-        for row, (indices, coefficients, rhs) in enumerate(inequality_constraints):
-            if indices.ndim != 1 or indices.shape != coefficients.shape:
-                raise ShapeError(
-                    "indices and coefficients of one length",
-                    f"{tuple(indices.shape)} and {tuple(coefficients.shape)}",
-                    "Give constraints within a point: sum of coefficients times inputs >= rhs.",
-                )
-            A[row].index_add_(0, indices.to(A.device), coefficients.to(A))
-            b[row] = float(rhs)
-        allowed = {}
-        for j, listed in (choices or {}).items():
-            values = torch.as_tensor(listed).to(bounds).flatten().unique()
-            if not 0 <= j < d or not len(values):
-                raise InputError(
-                    f"allowed values of inputs 0 to {d - 1}", f"{len(values)} of {j}", "Correct it."
-                )
-            if bool((values < bounds[0, j]).any()) or bool((values > bounds[1, j]).any()):
-                raise InputError(
-                    f"allowed values of input {j} inside its bounds {bounds[:, j].tolist()}",
-                    f"{values.tolist()}",
-                    "Correct the bounds or the values.",
-                )
-            allowed[j] = values
+        A = bounds.new_zeros(len(inequality_constraints), bounds.shape[-1])
+        b = bounds.new_tensor([bound for _, _, bound in inequality_constraints])
+        for row, (indices, coefficients, _) in zip(A, inequality_constraints, strict=True):
+            row[indices] = coefficients.to(A)
+        allowed = {j: torch.as_tensor(v).to(bounds).unique() for j, v in (choices or {}).items()}
         return cls(bounds, A, b, allowed, categories, accepts)
 
     @property
@@ -387,7 +362,7 @@ class Domain:
             return new
         return torch.where(self.holds(new).unsqueeze(-1), new, X)
 
-    def perturbed(self, X: Tensor, sd: Tensor, moving: Tensor) -> Tensor:
+    def perturbed(self, X: Tensor, sd: Tensor, share: float | None = None) -> Tensor:
         """Feasible points about others.
 
         Args:
@@ -395,8 +370,12 @@ class Domain:
             sd: Standard deviations of the steps, in widths of the box, ``n x 1`` or ``n x d``; for
                 a discrete input in numbers of allowed values, at least one. A category takes any
                 other value.
-            moving: Which inputs move, a mask ``n x d``.
+            share: Probability with which an input moves, beside one; None: all move.
         """
+        moving = torch.ones_like(X, dtype=torch.bool)
+        if share is not None:
+            one = torch.rand_like(X) < share
+            moving = one.scatter(1, torch.randint(self.dim, (len(X), 1)).to(one.device), True)
         z = torch.randn_like(X) * sd
         new = X.clone()
         for j, values in self.choices.items():

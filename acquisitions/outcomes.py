@@ -262,7 +262,7 @@ class SampledOutcomes:
             return spread
         centres = inside[torch.randint(len(inside), (CANDIDATES // 2,))]
         sd = torch.tensor(STEPS).to(centres)[torch.randint(len(STEPS), (len(centres), 1))]
-        near = self.domain.perturbed(centres, sd, torch.ones_like(centres, dtype=torch.bool))
+        near = self.domain.perturbed(centres, sd)
         return torch.cat([spread, near]).unique(dim=0)
 
     def _chosen(self, points: Tensor, q: int) -> Tensor:

@@ -15,23 +15,26 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, cast
 
 import torch
 from gpytorch.kernels import Kernel
-from torch import Tensor
+from torch import Size, Tensor
 
-from acquisitions.domain import Domain, LinearInequality
-from acquisitions.maximise import Draws, MeanFunction, candidates, drawn_at, maximised
+from acquisitions.ascent import alternate, climb
+from acquisitions.domain import Domain
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.mathematics.process import PosteriorProcess
+from bo_stream.mathematics.linalg import chol_psd, with_jitter
+from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess
+from bo_stream.mathematics.sines import Basis, grid_maximisers
 
-__all__ = ["ThompsonSampling"]
+__all__ = ["Draws", "ThompsonSampling", "candidates", "drawn_at", "maximised"]
 
 OVERVIEW = 2000
 """Points over the box from which the maximum of the mean is climbed."""
@@ -43,6 +46,21 @@ CHUNK = 8192
 """Rows of a pool evaluated at a time."""
 JOINTLY = 2000
 """Rows of a pool, at random, among which the best are chosen by draws that are joint."""
+SPREAD, LOCAL = 500, 500
+"""Candidates over the whole box, and about points that were good."""
+STEPS = (0.05, 0.2)
+"""Standard deviations of local candidates, in widths of the box."""
+MOVING = 4.0
+"""Inputs of a local candidate that move, on average, where there are more."""
+PER_AXIS = {1: 1000, 2: 160, 3: 40}
+"""Points along each axis of the grid that functions on sine features are evaluated on. With 28 in
+place of 40, maxima of draws for Rastrigin were missed by .05 of the deviation of outcomes."""
+SHORTLIST = 4
+"""Candidates considered for each that is climbed from."""
+SAME_PEAK = 0.5
+"""Distance, in lengthscales, within which two candidates are taken to be on one peak."""
+JITTER = 1e-8
+"""Added to the diagonal of the covariance of candidates, of which some nearly coincide: a share."""
 
 
 class ThompsonSampling:
@@ -62,15 +80,12 @@ class ThompsonSampling:
             of the kernel (at most a width of the box; in widths where there is none).
         near: ``n' x d`` raw points where high values are expected, such as the best trials: some
             candidates are drawn about them.
-        inequality_constraints: As in BoTorch's `optimize_acqf`: tuples ``(indices, coefficients,
-            rhs)`` for ``sum_i coefficients_i x_(indices_i) >= rhs``.
-        choices: Allowed values of discrete inputs, by index.
         ensemble: Kernels to divide the functions among, in proportion to their weights, drawn for
             the same surrogate; the recommendation is by their weighted mean.
         region: A point and radii, raw, ``2 x d``: a share of the points is drawn in the ellipsoid
             about it, at distances that are uniform. So a polynomial fitted there becomes more exact
             (MATHS 12.4), and one in half of the region can contradict it.
-        domain: The feasible set, in place of bounds, constraints and choices.
+        domain: The feasible set, in place of bounds.
 
     Attributes:
         ahead: Share of all observations that may be chosen at once, before those chosen are
@@ -79,7 +94,7 @@ class ThompsonSampling:
     Raises:
         UnsupportedError: for another model, or several outputs.
         BoundsError: without bounds, or for bounds beyond the model's.
-        ShapeError, InputError: for constraints, choices or numbers that make no sense.
+        InputError: for numbers that make no sense.
 
     Example:
         >>> from bo_stream import WISKI
@@ -101,8 +116,6 @@ class ThompsonSampling:
         explore: float = 0.1,
         jitter: float = 0.05,
         near: Tensor | None = None,
-        inequality_constraints: Sequence[LinearInequality] = (),
-        choices: Mapping[int, Tensor] | None = None,
         ensemble: KernelEnsemble | None = None,
         region: Tensor | None = None,
         domain: Domain | None = None,
@@ -114,7 +127,7 @@ class ThompsonSampling:
         self.model, self.ensemble = model, ensemble
         self.samples, self.explore, self.jitter = samples, explore, jitter
         box = _checked_bounds(model, bounds if domain is None else domain.bounds)
-        self.domain = domain or Domain.of(box, inequality_constraints, choices)
+        self.domain = domain or Domain.of(box)
         self._like = box
         self._lengths = _lengths(model, self.domain)
         self._near = self._usable(near)
@@ -142,10 +155,14 @@ class ThompsonSampling:
     def recommend(self) -> Tensor:
         """The maximiser of the posterior mean, ``d``, raw. It leaves torch's generator alone."""
         processes, weights = self._processes()
-        mean = MeanFunction(self.model, processes, weights)
-        sines = mean.on_sines(self.domain)
-        if sines is not None:
-            return sines.maximisers(steps=12, starts=24)[0].to(self._like)
+        means = Draws(self.model, [p.mean_function() for p in processes], [1] * len(processes))
+        found = means.on_grid(self.domain, steps=12, starts=24, mixed=weights)
+        if found is not None:
+            return found[0].to(self._like)
+
+        def mean(X: Tensor) -> Tensor:
+            return weights @ means(X.reshape(-1, self.domain.dim))
+
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             X = torch.cat([self.domain.spread(OVERVIEW), self._near])
@@ -198,12 +215,12 @@ class ThompsonSampling:
             raise InputError("q >= 1", f"{q}", "Ask for at least one trial.")
         return q - min(q, int(self.explore * q + float(torch.rand(()))))
 
-    def _processes(self) -> tuple[list[PosteriorProcess], list[float]]:
-        """The posterior process of each kernel, and its weight."""
+    def _processes(self) -> tuple[list[PosteriorProcess], Tensor]:
+        """The posterior process of each kernel, and their weights, ``1 x kernels``."""
         if self.ensemble is None:
-            return [self.model.process()], [1.0]
+            return [self.model.process()], self.domain.bounds.new_ones(1, 1)
         model = cast(StreamingGP, self.model)
-        return self.ensemble.processes(model), self.ensemble.weights.tolist()
+        return self.ensemble.processes(model), self.ensemble.weights.unsqueeze(0)
 
     def _draws(self, samples: int) -> Draws | Callable[[Tensor], Tensor]:
         """Functions of raw points; without random features they may be called only once."""
@@ -217,14 +234,13 @@ class ThompsonSampling:
     def _maximisers(self, samples: int) -> Tensor:
         """The maximiser of each function, ``S x d``."""
         draws = self._draws(samples)
-        sines = draws.on_sines(self.domain) if isinstance(draws, Draws) else None
-        if sines is not None:
-            return sines.maximisers(steps=2)
-        X = candidates(self.domain, self._near)
         if not isinstance(draws, Draws):
-            X = X.unique(dim=0)
+            X = candidates(self.domain, self._near).unique(dim=0)
             return X[draws(X).argmax(-1)]
-        return maximised(draws, X, self.domain, self._lengths)[0]
+        found = draws.on_grid(self.domain, steps=2)
+        if found is not None:
+            return found
+        return maximised(draws, candidates(self.domain, self._near), self.domain, self._lengths)[0]
 
     def _repeated(self, optima: Tensor, q: int) -> Tensor:
         """Maximisers in random order, then again in turn, moved a little: ``q x d``."""
@@ -305,3 +321,163 @@ def _lengths(model: GaussianModel, domain: Domain) -> Tensor:
             if len(length) in (1, domain.dim):
                 return torch.minimum(length / scale, domain.width)
     return domain.width
+
+
+# -- functions and their maximisers --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Functions drawn from processes, in transformed units of the outcome.
+
+    Attributes:
+        model: The surrogate, which transforms points.
+        paths: Functions drawn from each process.
+        counts: Number of functions in each.
+    """
+
+    model: GaussianModel
+    paths: Sequence[Path]
+    counts: Sequence[int]
+
+    @classmethod
+    def of(
+        cls, model: GaussianModel, processes: Sequence[PosteriorProcess], counts: Sequence[int]
+    ) -> Draws:
+        """Draw so many functions from each process."""
+        used = [(p, count) for p, count in zip(processes, counts, strict=True) if count]
+        with torch.no_grad():
+            paths = [process.path(Size([count])) for process, count in used]
+        return cls(model, paths, [count for _, count in used])
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """All functions at raw points ``P x d``, or each at its own, ``S x k x d``: ``S x P``."""
+        Z = self.model.transformed(X)
+        parts = [Z] * len(self.paths) if X.ndim == 2 else Z.split(list(self.counts))
+        values = [path(z) for path, z in zip(self.paths, parts, strict=True)]
+        return torch.cat([value.flatten(0, -2) for value in values])
+
+    def on_grid(
+        self, domain: Domain, steps: int, starts: int = 1, mixed: Tensor | None = None
+    ) -> Tensor | None:
+        """Maximisers ``S x d``, raw, of functions that are on the same sine features of few inputs.
+
+        Args:
+            domain: Where to look; None is returned unless the features span it, and it is a box.
+            steps: Newton steps.
+            starts: Points of a grid that each function is climbed from.
+            mixed: Weights of sums of the functions to maximise instead, ``S x functions``.
+        """
+        ends, paths = self.model.transformed(domain.bounds), list[FeaturePath]()
+        for path in self.paths:
+            if not (isinstance(path, FeaturePath) and isinstance(path.basis, Basis)):
+                return None
+            paths.append(path)
+        bases = [cast(Basis, path.basis) for path in paths]
+        low, high = bases[0].low, bases[0].low + bases[0].width
+        whole = torch.equal(ends[0], low) and torch.allclose(ends[1], high)
+        same = all(bases[0].same_as(other) for other in bases)
+        if not (domain.is_box and domain.dim in PER_AXIS and whole and same):
+            return None
+        weights = torch.cat([path.weights.flatten(0, -2) for path in paths])
+        weights, per_axis = weights if mixed is None else mixed @ weights, PER_AXIS[domain.dim]
+        Z, _ = grid_maximisers(bases[0], weights, per_axis=per_axis, steps=steps, starts=starts)
+        return domain.clipped(self.model._raw_inputs(Z))
+
+
+@torch.no_grad()
+def drawn_at(
+    X: Tensor,
+    model: GaussianModel,
+    processes: Sequence[PosteriorProcess],
+    counts: Sequence[int],
+) -> Tensor:
+    """Values of functions that are drawn from processes at raw points only, ``S x P``: O(P^3).
+
+    For kernels without random features, such as those over categories.
+
+    Args:
+        X: ``P x d``.
+        model: The surrogate, which transforms points.
+        processes: Of one output.
+        counts: Number of functions drawn from each.
+    """
+    Z, values = model.transformed(X), list[Tensor]()
+    for process, count in zip(processes, counts, strict=True):
+        joint = process.at(Z)
+        L = _root(joint.covariance(joint)[0])
+        normal = torch.randn(count, len(Z), dtype=L.dtype, device=L.device)
+        values.append(joint.mean + normal @ L.mT)
+    return torch.cat(values)
+
+
+def _root(C: Tensor) -> Tensor:
+    """A root of a covariance ``P x P``; of its positive part where that is all it has but rounding
+    errors.
+    """
+    try:
+        return chol_psd(with_jitter(C, JITTER), repair=100.0 * JITTER)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        values, vectors = torch.linalg.eigh(C)
+        return vectors * values.clamp_min(0.0).sqrt()
+
+
+@torch.no_grad()
+def candidates(domain: Domain, near: Tensor) -> Tensor:
+    """Points of the box, and perturbations of good points, ``P x d``.
+
+    Args:
+        domain: The feasible set.
+        near: Good feasible points, ``n' x d``; they are among the candidates.
+    """
+    if not len(near):
+        return domain.spread(SPREAD + LOCAL)
+    X = domain.spread(SPREAD)
+    about = near.repeat(-(-LOCAL // len(near)), 1)[:LOCAL]
+    steps = torch.tensor(STEPS).to(about)[torch.randint(len(STEPS), (len(about), 1))]
+    return torch.cat([X, domain.perturbed(about, steps, min(1.0, MOVING / domain.dim)), near])
+
+
+@torch.no_grad()
+def maximised(
+    functions: Callable[[Tensor], Tensor],
+    X: Tensor,
+    domain: Domain,
+    lengths: Tensor,
+    starts: int = 4,
+    evaluations: int = 12,
+) -> tuple[Tensor, Tensor]:
+    """The maximiser of each function, ``S x d``, and its values, ``S``.
+
+    All functions are evaluated at all candidates, and climbed from the best of each, different
+    peaks first.
+
+    Args:
+        functions: Values ``S x P`` of points ``P x d``, or of ``S x k x d``, those of each.
+        X: Feasible candidates, ``P x d``.
+        domain: The feasible set.
+        lengths: Distances over which functions vary, in raw units, ``d``.
+        starts: Candidates that each function is climbed from; a quarter of them to the end.
+        evaluations: Evaluations of a climb to the end, after a third of them from all starts.
+    """
+    best = functions(X).topk(min(SHORTLIST * starts, len(X)), dim=-1).indices
+    first = _apart(X[best] / lengths)[:, :starts]
+    found, values = climb(functions, X[best.gather(1, first)], domain, evaluations // 3)
+    ahead = values.topk(-(-starts // 4), dim=-1).indices
+    found, values = alternate(functions, _rows(found, ahead), domain, evaluations)
+    top = values.argmax(-1, keepdim=True)
+    return _rows(found, top).squeeze(1), values.gather(1, top).squeeze(1)
+
+
+def _rows(X: Tensor, places: Tensor) -> Tensor:
+    """Rows of ``S x k x d`` points by places ``S x j``."""
+    return X.gather(1, places.unsqueeze(-1).expand(-1, -1, X.shape[-1]))
+
+
+def _apart(X: Tensor) -> Tensor:
+    """The order of points ``S x k x d``, best first, with those near a better one last."""
+    near = torch.cdist(X, X) < SAME_PEAK
+    later = torch.zeros_like(near[..., 0])
+    for i in range(1, X.shape[1]):
+        later[:, i] = (near[:, i, :i] & ~later[:, :i]).any(-1)
+    return later.long().argsort(dim=-1, stable=True)

@@ -268,7 +268,7 @@ def gains_ahead(
         X: Points, ``k x d``.
     """
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
-    from acquisitions.maximise import drawn_at
+    from acquisitions.thompson import drawn_at
 
     space, near = feasible.space, data.best()
     options: dict[str, Any] = {"samples": PLACES, "explore": 0.0, "near": near}

@@ -11,7 +11,7 @@ from torch import Size, Tensor
 
 from acquisitions import ThompsonSampling
 from acquisitions.domain import Domain
-from acquisitions.maximise import Draws, candidates, drawn_at, maximised
+from acquisitions.thompson import Draws, candidates, drawn_at, maximised
 from bo_stream import HSGP, WISKI, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
@@ -52,10 +52,10 @@ def test_maximisers_are_those_on_a_dense_grid(family: Any, d: int) -> None:
     with torch.no_grad():
         everywhere = draws(grid(d))
         torch.testing.assert_close(draws(X.unsqueeze(1)).squeeze(-1), values)
-        sines = draws.on_sines(domain)
-        assert (sines is None) == (family is not HSGP)
-        if sines is not None:
-            there = draws(sines.maximisers(steps=2).unsqueeze(1)).squeeze(-1)
+        found = draws.on_grid(domain, steps=2)
+        assert (found is None) == (family is not HSGP)
+        if found is not None:
+            there = draws(found.unsqueeze(1)).squeeze(-1)
             torch.testing.assert_close(there, values, atol=1e-3, rtol=1e-3)
     best = everywhere.amax(-1)
     spread = everywhere.std(-1)
@@ -144,7 +144,7 @@ def test_constraints_and_choices_are_respected(family: Any) -> None:
     # 1.2 <= x_0 + x_1 <= 1.21: a sliver that few random points are in
     constraints = [(pair, ones, 1.2), (pair, -ones, -1.21)]
     torch.manual_seed(0)
-    thompson = ThompsonSampling(model, inequality_constraints=constraints, choices={2: allowed})
+    thompson = ThompsonSampling(model, domain=Domain.of(model.bounds, constraints, {2: allowed}))
     X = torch.cat([thompson.propose(300), thompson.recommend().unsqueeze(0)])
     total = X[:, 0] + X[:, 1]
     assert float(total.min()) >= 1.2 and float(total.max()) <= 1.21
@@ -157,7 +157,7 @@ def test_constraints_and_choices_are_respected(family: Any) -> None:
 def test_the_maximum_at_a_constraint_is_found() -> None:
     model = surrogate(ExactGP, 2, n=80)
     pair = torch.tensor([0, 1]), torch.tensor([-1.0, -0.5], dtype=torch.float64)
-    x = ThompsonSampling(model, inequality_constraints=[(*pair, 0.25)]).recommend()
+    x = ThompsonSampling(model, domain=Domain.of(model.bounds, [(*pair, 0.25)])).recommend()
     with torch.no_grad():
         inside = grid(2)[grid(2) @ pair[1] >= 0.25]
         best, found = model.posterior(inside).mean.max(), model.posterior(x.unsqueeze(0)).mean
@@ -182,7 +182,7 @@ def test_discrete_inputs_alone_are_maximised_over_all_values() -> None:
     values = torch.linspace(-2.0, 2.0, 9, dtype=torch.float64)
     model = surrogate(ExactGP, 2)
     torch.manual_seed(0)
-    thompson = ThompsonSampling(model, choices={0: values, 1: values})
+    thompson = ThompsonSampling(model, domain=Domain.of(model.bounds, (), {0: values, 1: values}))
     every = torch.cartesian_prod(values, values)
     with torch.no_grad():
         best = every[model.posterior(every).mean.argmax()]
@@ -299,13 +299,9 @@ def test_refusals() -> None:
         ThompsonSampling(surrogate(OnlineSGPR, 2), ensemble=ensemble)
     with pytest.raises(InputError, match="q >= 1"):
         ThompsonSampling(model).propose(0)
-    with pytest.raises(InputError, match="inside its bounds"):
-        ThompsonSampling(model, choices={0: torch.tensor([5.0])})
-    with pytest.raises(ShapeError, match="one length"):
-        ThompsonSampling(model, inequality_constraints=[(torch.tensor([0]), torch.ones(2), 0.0)])
     first = torch.tensor([0]), torch.ones(1), 3.0
     with pytest.raises(InputError, match="some point of the box"):
-        ThompsonSampling(model, inequality_constraints=[first]).propose(2)
+        ThompsonSampling(model, domain=Domain.of(model.bounds, [first])).propose(2)
 
 
 def test_a_path_of_several_samples_keeps_its_shape() -> None:

@@ -163,8 +163,7 @@ def searched(best: Callable[[Tensor], Tensor], where: FeasibleSet, observed: Ten
         found = X[best(X.to(observed)).to(X.device)]
         for radius in RADII:
             centres = found[:KEPT][torch.randint(min(len(found), KEPT), (STEPS,))]
-            moving = torch.ones_like(centres, dtype=torch.bool)
-            moved = domain.perturbed(centres, torch.full_like(centres[:, :1], radius), moving)
+            moved = domain.perturbed(centres, torch.full_like(centres[:, :1], radius))
             X = torch.cat([found, moved])
             found = X[best(X.to(observed)).to(X.device)]
     return found.to(observed)
