@@ -88,12 +88,17 @@ class _OfVariance(AcquisitionFunction):
     @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         """The value at ``batch_shape x q x d`` raw points: ``batch_shape``."""
-        f = self.surrogate.process().at(self.surrogate.transformed(X))
+        process, sums = self.current()
+        f = process.at(self.surrogate.transformed(X))
         L = chol_psd(f.covariance(f) + torch.diag_embed(self.noise(X)))
-        return self._value(f, L).to(X)
+        return self._value(f, L, sums).to(X)
+
+    def current(self) -> tuple[PosteriorProcess, Integral | None]:
+        """The current posterior process, and sums over test points where there are any."""
+        return self.surrogate.process(), None
 
     @abstractmethod
-    def _value(self, f: Joint, L: Tensor) -> Tensor:
+    def _value(self, f: Joint, L: Tensor, sums: Integral | None) -> Tensor:
         """From the joint posterior and the factor of its noisy covariance."""
 
 
@@ -112,7 +117,7 @@ class MaxVariance(_OfVariance):
 
     elsewhere = "qPosteriorStandardDeviation"
 
-    def _value(self, f: Joint, L: Tensor) -> Tensor:
+    def _value(self, f: Joint, L: Tensor, sums: Integral | None) -> Tensor:
         return L.diagonal(dim1=-2, dim2=-1).log().sum((-1, -2))
 
 
@@ -176,15 +181,16 @@ class NIPV(_OfVariance):
         self.register_buffer("mc_points", mc_points.reshape(-1, mc_points.shape[-1]))
         self.register_buffer("weights", _normalised(weights, self.mc_points))
         self.raw_scales()
-        self._sums: tuple[PosteriorProcess, Integral] | None = None
+        self._sums: tuple[PosteriorProcess, PosteriorProcess, Integral] | None = None
 
-    def sums(self) -> Integral:
-        """The sums over the test points under the current model."""
+    def current(self) -> tuple[PosteriorProcess, Integral]:
+        """The current posterior process, in the form in which sums cost least, and the sums."""
         process = self.surrogate.process()
         if self._sums is None or process is not self._sums[0]:
             points = self.surrogate.transformed(self.mc_points.detach())
-            self._sums = process, process.integral(points, self.weights)
-        return self._sums[1]
+            form = process.for_sums(len(points))
+            self._sums = process, form, form.integral(points, self.weights)
+        return self._sums[1:]
 
     def raw_scales(self) -> Tensor:
         """Factors from transformed to raw variances for each output: ``m``.
@@ -222,8 +228,8 @@ class NIPV(_OfVariance):
             return super().noise(X)
         return self._noise(X).mT / self.raw_scales().unsqueeze(-1)
 
-    def _value(self, f: Joint, L: Tensor) -> Tensor:
-        sums = self.sums()
+    def _value(self, f: Joint, L: Tensor, sums: Integral | None) -> Tensor:
+        sums = cast(Integral, sums)
         gain = (torch.cholesky_inverse(L) * sums.gram(f, f)).sum((-1, -2))
         return -((sums.total - gain) * self.raw_scales()).sum(-1)
 
@@ -456,8 +462,7 @@ class _Reductions:
         noises = [acqf.noise(part) for part in typical.split(chunk_size) if len(part)]
         if noise is not None:
             noises.append(_noise_of(model, pool, noise))
-        self.noise, self.process = torch.cat(noises, -1), model.process()
-        self.sums = acqf.sums() if isinstance(acqf, NIPV) else None
+        self.noise, (self.process, self.sums) = torch.cat(noises, -1), acqf.current()
         self.scales = acqf.raw_scales() if isinstance(acqf, NIPV) else None
         self.X = model.transformed(points)
         self.chunks = self.X.split(chunk_size)

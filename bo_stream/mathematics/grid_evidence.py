@@ -35,7 +35,7 @@ from bo_stream.mathematics.grid_kernel import (
     prior_covariance,
     whole_roots,
 )
-from bo_stream.mathematics.joint import FeatureIntegral, Integral, Joint, Moments, solved_rows
+from bo_stream.mathematics.joint import Moments
 from bo_stream.mathematics.kernels import Prior, is_product, kernel_along
 from bo_stream.mathematics.linalg import chol_psd, flushed
 from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Path, Process
@@ -67,6 +67,8 @@ TRUNCATED_FROM = 500
 TOLERATED = 1.5
 """Variance left out, in units of the noise variance of all observations pooled. The evidence is
 off by less than a hundredth of this."""
+LEFT_OUT = 1e-6
+"""Variance left out of sums over points, in units of the smallest noise variance."""
 SEPARABLE = 0.5
 """Features per node up to which products over dimensions cost less than values at the nodes."""
 DENSE_NODES = 4096
@@ -273,18 +275,12 @@ class GridBasis(KernelBasis):
 
     def prior(self, outputs: int, sample_shape: Size) -> Path:
         """Exact sample functions: O(m^3) for a kernel that is no product."""
-        basis = self.on_features
-        weights = basis.scale * torch.randn(*sample_shape, *basis.scale.shape).to(basis.scale)
-        return FeaturePath(basis.features, self.Z.new_zeros(outputs), weights)
-
-    @lasting_property
-    def on_features(self) -> FeatureBasis:
-        """The whole prior on features: O(m^3) for a kernel that is no product."""
         kernel = self.kernel
         parts = [part if kernel.batch_shape else part.unsqueeze(0) for part in kernel.parts]
         roots = whole_roots(kernel.grid, parts)
         scale = torch.block_diag(*(self.Z.new_ones(1, root.size) for root in roots))
-        return FeatureBasis(features_of(roots), scale)
+        weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
+        return FeaturePath(features_of(roots), scale.new_zeros(outputs), weights)
 
 
 @dataclass(frozen=True)
@@ -294,28 +290,33 @@ class DataProcess(Process):
     kernel: GridKernel
     basis: GridBasis
 
-    def at(self, X: Tensor) -> Joint:
-        """As for other processes; also on features."""
-        return replace(super().at(X), features=self._features)
-
-    def _features(self, X: Tensor) -> Tensor:
-        """``V = L^-1 phi`` on the features ``phi`` of the prior, ``batch x o x q x r``."""
-        return solved_rows(self._factor, self.basis.on_features(X))
+    def for_sums(self, points: int) -> Process:
+        """On features, if there are fewer than points; of one output."""
+        kernel = self.kernel
+        few = len(self.u) == 1 and (kernel.product or kernel.grid.m < points)
+        return self._feature_form if few and self._features.size < points else self
 
     @lasting_property
-    def _factor(self) -> Tensor:
-        """The Cholesky factor L of the coefficients' precision, ``o x r x r``."""
-        phi = self.basis.on_features(self.basis.Z)
-        half = phi / cast(Tensor, self.basis.noise).sqrt().unsqueeze(-1)
-        return chol_psd(half.mT @ half + torch.eye(phi.shape[-1]).to(phi))
+    def _features(self) -> FeatureBasis:
+        """The prior of one output, but for `LEFT_OUT`: O(m^3) for a kernel that is no product."""
+        grid, (first, *factors) = self.kernel.grid, self.kernel.parts
+        if factors:
+            scales = torch.cat([cast(Tensor, self.basis.noise).flatten(), first.reshape(1)])
+            tolerance = float(LEFT_OUT * scales.min() / first)
+            root: Root = Eigenbasis.chosen(grid, first, factors, tolerance, grid.m)
+        else:
+            (root,) = whole_roots(grid, [first.unsqueeze(0)])
+        return FeatureBasis(root.features, torch.ones(1, root.size).to(first))
 
-    def _summed(self, points: Tensor, weights: Tensor) -> Integral:
-        """On features, if there are fewer than points; of one output."""
-        P, kernel = len(points), self.kernel
-        few = len(self.u) == 1 and (kernel.product or kernel.grid.m < P)
-        if few and self.basis.on_features.scale.shape[-1] < P:
-            return FeatureIntegral.over(self.basis.on_features, self._factor, points, weights)
-        return super()._summed(points, weights)
+    @lasting_property
+    def _feature_form(self) -> Process:
+        """The posterior on these features: O(r^3 + n r^2)."""
+        basis, R = self._features, cast(Tensor, self.R)
+        deviations = cast(Tensor, self.basis.noise).sqrt().unsqueeze(-1)
+        phi, e = basis(self.basis.Z) / deviations, R @ self.u.unsqueeze(-1) / deviations
+        L = chol_psd(phi.mT @ phi + torch.eye(basis.size).to(phi))
+        v = torch.cholesky_solve(phi.mT @ e, L).squeeze(-1)
+        return Process(None, basis, None, L, v, self.mean)
 
     @property
     def has_moments(self) -> bool:

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-PARTS = ("plus", "coefficients", "spread", "on_features")
+PARTS = ("plus", "coefficients", "spread")
 """What a joint posterior computes once of its points, whatever data are added to the process."""
 
 
@@ -65,8 +65,6 @@ class Joint:
         rows: ``a``, ``batch x o x q x r``.
         L: Lower triangular, ``o x r x r``, or None.
         less: ``W``, each ``batch x o x p x q`` for p points of data.
-        features: Where the process has another form, without a kernel: the functions ``V`` of that
-            form, ``batch x q x d`` to ``batch x o x q x r``.
     """
 
     mean: Tensor
@@ -75,7 +73,6 @@ class Joint:
     rows: Tensor
     L: Tensor | None = None
     less: tuple[Tensor, ...] = ()
-    features: Callable[[Tensor], Tensor] | None = None
 
     @lasting_property
     def plus(self) -> Tensor | None:
@@ -94,11 +91,6 @@ class Joint:
     def spread(self) -> Tensor:
         """``a - L^-T V``: with it ``a_x'a_z - V_x'V_z`` is one product, ``batch x o x q x r``."""
         return self.rows if self.L is None else self.rows - self.coefficients
-
-    @lasting_property
-    def on_features(self) -> Tensor:
-        """``V`` of the form without a kernel, ``batch x o x q x r``."""
-        return cast(Tensor, self.plus) if self.features is None else self.features(self.X)
 
     def variance(self) -> Tensor:
         """Marginal variances, ``batch x o x q``."""
@@ -419,19 +411,19 @@ class FeatureIntegral:
     def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``."""
         few, many = sorted((a, b), key=lambda joint: joint.mean.shape[-1])
-        left = self._across(products(self._across(few.on_features), self.M))
-        gram = left @ many.on_features.mT
+        left = self._across(products(self._across(cast(Tensor, few.plus)), self.M))
+        gram = left @ cast(Tensor, many.plus).mT
         return gram if few is a else gram.mT
 
     def gram_diagonal(self, a: Joint) -> Tensor:
         """The diagonal of ``gram(a, a)``, ``batch x o x q``."""
-        V = self._across(a.on_features)
+        V = self._across(cast(Tensor, a.plus))
         return (products(V, self.M) * V).sum(-1)
 
     def conditioned(self, factors: Factors) -> FeatureIntegral:
         """The sums under the process conditioned on data: O(q^2 r)."""
         f, L, _ = factors
-        G = torch.linalg.solve_triangular(L, self._across(f.on_features), upper=False)
+        G = torch.linalg.solve_triangular(L, self._across(cast(Tensor, f.plus)), upper=False)
         return FeatureIntegral(self.M, (*self.G, G))
 
     def _across(self, V: Tensor) -> Tensor:

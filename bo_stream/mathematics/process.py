@@ -212,6 +212,11 @@ class FeatureBasis:
         """As `PriorBasis`."""
         return self.features.features(X).unsqueeze(-3) * self.scale.unsqueeze(-2)
 
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return self.scale.shape[-1]
+
     def outputs(self, index: list[int]) -> FeatureBasis:
         """That of some of the outputs."""
         return replace(self, scale=self.scale[index])
@@ -358,14 +363,16 @@ class Process:
         key, sums = vars(self).get("_kept_integral", ((), None))
         if sums is None or not all(map(_same, key, (points, weights))):
             key = points.clone(), weights.clone()
-            sums = self._summed(*key)
+            if self.kernel is None:
+                sums = FeatureIntegral.over(self.basis, self.L, *key)
+            else:
+                sums = PointIntegral(self.at(key[0]), key[1])
             vars(self)["_kept_integral"] = key, sums
         return cast(Integral, sums)
 
-    def _summed(self, points: Tensor, weights: Tensor) -> Integral:
-        if self.kernel is None:
-            return FeatureIntegral.over(self.basis, self.L, points, weights)
-        return PointIntegral(self.at(points), weights)
+    def for_sums(self, points: int) -> Process:
+        """The process in the form in which sums over so many points cost least."""
+        return self
 
     @property
     def has_moments(self) -> bool:
@@ -523,6 +530,11 @@ class ConditionedProcess:
         conditioning points.
         """
         return self.base.integral(points, weights).conditioned(self._factored())
+
+    def for_sums(self, points: int) -> PosteriorProcess:
+        """As for the base."""
+        base = self.base.for_sums(points)
+        return self if base is self.base else conditioned_on(base, self.X, self.Y, self.noise)
 
 
 PosteriorProcess = Process | ConditionedProcess
