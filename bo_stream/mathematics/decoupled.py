@@ -32,7 +32,7 @@ from bo_stream.mathematics.inducing import (
     rebase,
     solve,
 )
-from bo_stream.mathematics.linalg import bordered, chol_psd
+from bo_stream.mathematics.linalg import bordered, chol_psd, lower_factor
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import nested, shaped
@@ -96,7 +96,7 @@ class DecoupledState(InducingState):
         new = solve(self.points.L, dense(prior.kernel, self.points.Z, rows.X))
         A = torch.cat([self.A, new], -1)
         state = replace(self, G=self.G + _gram(new, d), window=window, A=A)
-        block = dense(prior.kernel, rows.X, window.X) + self._folded_part(new, A)
+        block = self._covariance(prior, rows.X, window.X, new, A)
         try:
             C = bordered(self.C, block[:, :n].mT, block[:, n:] + torch.diag(d))
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
@@ -160,15 +160,20 @@ class DecoupledState(InducingState):
 
     def _factored(self, prior: SparsePrior) -> Self:
         """With the covariance of the window's rows factorised again: O(r^3 + r^2 M)."""
-        K = dense(prior.kernel, self.window.X) + self._folded_part(self.A, self.A)
-        d = prior.s2 * self.window.r
-        return replace(self, C=chol_psd(K.diagonal_scatter(K.diagonal() + d)))
+        X, A = self.window.X, self.A
+        K = self._covariance(prior, X, X, A, A)
+        diagonal = K.diagonal() + prior.s2 * self.window.r
+        C = lower_factor(K.diagonal_scatter(diagonal))
+        return replace(self, C=chol_psd(K.diagonal_scatter(diagonal)) if C is None else C)
 
-    def _folded_part(self, A: Tensor, other: Tensor) -> Tensor:
-        """``k_D - k = A'(B_D^-1 - I) A`` between rows; zero before any row is folded."""
+    def _covariance(
+        self, prior: SparsePrior, X: Tensor, Z: Tensor, A_X: Tensor, A_Z: Tensor
+    ) -> Tensor:
+        """``k_D = k + A'(B_D^-1 - I) A`` between rows: k before any row is folded."""
+        K = dense(prior.kernel, X, Z)
         if not int(self.folded):
-            return A.new_zeros(())
-        return (torch.cholesky_solve(A, self.L_D) - A).mT @ other
+            return K
+        return torch.addmm(K, (torch.cholesky_solve(A_X, self.L_D) - A_X).mT, A_Z)
 
     # -- posterior -------------------------------------------------------------------------------
 
