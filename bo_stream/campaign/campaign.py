@@ -453,7 +453,7 @@ class Campaign:
                     "Leave them out, or withdraw() them.",
                 )
             new = [(trial.id, reason) for trial in trials if trial.status == "running"]
-            return events.failed_event(new) if new else None
+            return events.ended_event("failed", new) if new else None
 
         self._record(failed)
 
@@ -497,7 +497,7 @@ class Campaign:
         def withdrawn(history: TrialHistory) -> Event | None:
             trials = find_trials(wanted, history)
             new = [(trial.id, reason) for trial in trials if trial.status != "withdrawn"]
-            return events.withdrawn_event(history, new) if new else None
+            return events.ended_event("withdrawn", new) if new else None
 
         self._record(withdrawn)
 

@@ -58,9 +58,7 @@ def read_new_trials(
     Raises:
         InputError: for invalid columns or values.
     """
-    frame = _spelled(frame, space, ())
-    _check_columns(frame, space, ())
-    inputs, places = _inputs(frame, space)
+    inputs, places = _inputs(_checked(frame, space, ()), space)
     _check_free(space, history, places or [])
     return inputs, places
 
@@ -130,19 +128,18 @@ def trials_frame(trials: list[Trial], space: Space, outcomes: OutcomeSet) -> pd.
     return frame
 
 
-def _spelled(frame: Any, space: Space, outcomes: Sequence[str]) -> pd.DataFrame:
-    """A user's frame with the columns as they are named here."""
+def _checked(
+    frame: Any, space: Space, outcomes: Sequence[str], labels: Sequence[str] = ()
+) -> pd.DataFrame:
+    """A user's frame with the columns as they are named here; others are refused."""
     if not isinstance(frame, pd.DataFrame):
         raise InputError(
             "a DataFrame with one row per trial", type(frame).__name__, "Use the frame of ask()."
         )
     if not len(frame):
         raise InputError("at least one row", "none", "Leave the call out.")
-    return in_spelling(frame, {*space.names, *outcomes, *OWN})
-
-
-def _check_columns(frame: pd.DataFrame, space: Space, outcomes: Sequence[str]) -> None:
-    known = {*space.names, *outcomes, *OWN} - ({"y", "yvar"} - set(outcomes))
+    frame = in_spelling(frame, {*space.names, *outcomes, *OWN})
+    known = {*OWN, *labels} - {"y", "yvar"} | {*space.names, *outcomes}
     extra = [str(c) for c in frame.columns if c not in known]
     if extra:
         raise InputError(
@@ -150,6 +147,7 @@ def _check_columns(frame: pd.DataFrame, space: Space, outcomes: Sequence[str]) -
             f"also {', '.join(extra)}",
             "Drop them: frame.drop(columns=...).",
         )
+    return frame
 
 
 def _inputs(frame: pd.DataFrame, space: Space) -> tuple[np.ndarray, list[int] | None]:
@@ -283,11 +281,10 @@ def read_told(
         InputError, NoiseError, BoundsError: for invalid columns, ids or values.
         StateError: for an outcome that contradicts one told before.
     """
-    frame = _measured(_spelled(frame, space, outcomes.known_columns), outcomes)
+    frame = _measured(_checked(frame, space, outcomes.known_columns, LABELS), outcomes)
     labels, frame = _labels(frame, space, outcomes)
     if not len(frame):
         return None
-    _check_columns(frame, space, outcomes.known_columns)
     ids = _row_ids(frame, labels.get("key"), history)
     asked = np.array([id is not None for id in ids])
     named = find_trials([id for id in ids if id is not None], history)
@@ -324,8 +321,8 @@ def read_amended(
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for trials without an outcome.
     """
-    labels, frame = _labels(_spelled(frame, space, outcomes.known_columns), space, outcomes)
-    _check_columns(frame, space, outcomes.known_columns)
+    frame = _checked(frame, space, outcomes.known_columns, LABELS)
+    labels, frame = _labels(frame, space, outcomes)
     ids = _trial_ids(frame)
     if None in ids or not any(column in frame for column in outcomes.known_columns):
         raise InputError(
@@ -335,8 +332,7 @@ def read_amended(
         )
     trials = find_trials(ids, history)
     _moved(frame, space, trials, exactly=True)
-    now: dict[str, list[Any]] = {}
-    before: dict[str, list[Any]] = {}
+    amended: dict[str, list[Any]] = {}
     rows = outcomes.read(_filled_in(frame, outcomes, trials), history.trials)
     for trial, row in zip(trials, rows, strict=True):
         if trial.status == "withdrawn":
@@ -350,14 +346,12 @@ def read_amended(
         else:
             row = {c: entry for c, entry in row.items() if not _same(trial.entries[c], entry)}
         for column, entry in row.items():
-            now.setdefault(column, []).append([trial.id, *entry])
-            if column in trial.entries:
-                before.setdefault(column, []).append([trial.id, *trial.entries[column]])
-    event = {"kind": "amended", "outcomes": now, "before": before, "at": time.time()}
+            amended.setdefault(column, []).append([trial.id, *entry])
+    event = {"kind": "amended", "outcomes": amended, "at": time.time()}
     texts = zip(trials, labels.get("note", ()), strict=False)
     if notes := [[trial.id, text] for trial, text in texts if text and text != trial.note]:
         event["notes"] = notes
-    return event if now or notes else None
+    return event if amended or notes else None
 
 
 def far_outcomes(

@@ -1,7 +1,7 @@
 """All trials of a campaign as its events left them: the events, and what is learned from them.
 
-An event is plain data that can be stored as JSON. Events are only added; one that corrects another
-keeps the old value. Their kinds:
+An event is plain data that can be stored as JSON. Events are only added, so that old values are
+kept in those before. Their kinds:
 
 - ``asked``: trials that one call of `ask` proposed, after those that were enqueued before and are
   taken now, points chosen ahead for later calls, and which acquisition function chose them;
@@ -9,9 +9,9 @@ keeps the old value. Their kinds:
   for; if there are any, ``notes`` and ``keys`` of trials, and the inputs that were ``done`` in
   place of those asked for;
 - ``failed``: trials that gave no outcome, and the reason;
-- ``amended``: corrected outcomes of trials by column, and those of before;
+- ``amended``: corrected outcomes of trials by column;
 - ``withdrawn``: trials from which nothing is learned any more, and the reason;
-- ``changed``: settings that differ from now on, and their values before.
+- ``changed``: settings that differ from now on.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ __all__ = [
     "asked_event",
     "changed_event",
     "changed_ids",
-    "failed_event",
-    "new_rows",
-    "withdrawn_event",
+    "ended_event",
 ]
 
 Event = dict[str, Any]
@@ -168,8 +166,6 @@ class TrialHistory:
 
     Attributes:
         trials: Trials by id.
-        running: Ids of the trials that are running.
-        failed: Ids of the trials that have failed.
         num_asks: Number of calls of `ask`.
         ahead: Points that were chosen for later calls of `ask`.
         chosen_at: Number of outcomes when they were chosen.
@@ -183,8 +179,6 @@ class TrialHistory:
     """
 
     trials: list[Trial] = field(default_factory=list)
-    running: set[int] = field(default_factory=set)
-    failed: set[int] = field(default_factory=set)
     num_asks: int = 0
     ahead: Points = ()
     chosen_at: int = 0
@@ -214,8 +208,6 @@ class TrialHistory:
         later = replace(
             self,
             trials=list(self.trials),
-            running=set(self.running),
-            failed=set(self.failed),
             logs={column: log.copy() for column, log in self.logs.items()},
             completed=self.completed.copy(),
         )
@@ -231,10 +223,9 @@ class TrialHistory:
             read(_by_column(event, next(iter(self.logs))))
         return later
 
-    def with_status(self, status: Literal["running", "failed"]) -> list[Trial]:
-        """Trials that are running or have failed, by id: O(their number)."""
-        ids = self.running if status == "running" else self.failed
-        return [self.trials[id] for id in sorted(ids)]
+    def with_status(self, status: Status) -> list[Trial]:
+        """Trials with a status, by id."""
+        return [trial for trial in self.trials if trial.status == status]
 
     @property
     def enqueued(self) -> list[Trial]:
@@ -260,13 +251,10 @@ class TrialHistory:
 
     def _read_asked(self, event: Event) -> None:
         by, at = event["by"], event.get("at")
-        taken = [self.trials[row[0]] for row in event["trials"] if row[0] < len(self.trials)]
-        self._change(trial._replace(by=by, asked_at=at) for trial in taken)
-        self._change(
-            Trial(id, tuple(x), place, ask=self.num_asks, by=by, asked_at=at)
-            for id, place, x in event["trials"][len(taken) :]
-        )
-        self.running.update(row[0] for row in event["trials"])
+        for id, place, x in event["trials"]:
+            known = id < len(self.trials)
+            trial = self.trials[id] if known else Trial(id, tuple(x), place, ask=self.num_asks)
+            self._change([trial._replace(by=by, asked_at=at)])
         if "taken" in event:  # of the points chosen ahead; otherwise this is a new choice
             self.ahead = self.ahead[event["taken"] :]
         else:
@@ -302,9 +290,6 @@ class TrialHistory:
             self.completed.revise(self.num_events)
         self.completed.add(trial.id for trial in complete if trial.status != "failed")
         self._change(trial._replace(status="told", reason=None) for trial in complete)
-        ids = [trial.id for trial in complete]
-        self.running.difference_update(ids)
-        self.failed.difference_update(ids)
 
     _read_amended = _read_told
 
@@ -313,10 +298,7 @@ class TrialHistory:
             self.trials[id]._replace(status="failed", reason=reason)
             for id, reason in event["reasons"]
         )
-        lost = [id for id, _ in event["reasons"]]
-        self.completed.add(lost)
-        self.running.difference_update(lost)
-        self.failed.update(lost)
+        self.completed.add(id for id, _ in event["reasons"])
 
     def _read_withdrawn(self, event: Event) -> None:
         gone = dict(event["reasons"])
@@ -324,8 +306,6 @@ class TrialHistory:
             self.trials[id]._replace(status="withdrawn", reason=reason)
             for id, reason in gone.items()
         )
-        self.running.difference_update(gone)
-        self.failed.difference_update(gone)
         self.ahead = ()
         for log in self._logs:
             log.remove(gone, self.num_events)
@@ -421,7 +401,8 @@ def asked_event(
     event: Event = {"kind": "asked", "trials": rows, "by": by, "at": time.time()}
     if new is None:
         return {**event, "taken": 0}
-    rows += new_rows(history, new.inputs, new.places)
+    places = [None] * len(new.inputs) if new.places is None else new.places
+    rows += zip(history.next_ids(len(places)), places, _rows(new.inputs), strict=True)
     event |= {"taken": new.taken} if new.ahead is None else {"ahead": _rows(new.ahead)}
     if new.decision is not None and new.decision != history.decision:
         event["decision"] = list(new.decision)
@@ -434,38 +415,20 @@ def changed_ids(event: Event) -> list[int]:
     return list(dict.fromkeys(row[0] for row in rows))
 
 
-def failed_event(reasons: list[tuple[int, str]]) -> Event:
-    """The event of trials that gave no outcome, with ids and reasons."""
-    return {"kind": "failed", "reasons": [list(row) for row in reasons]}
+def ended_event(kind: Literal["failed", "withdrawn"], reasons: Iterable[tuple[int, str]]) -> Event:
+    """The event of trials that gave no outcome or are withdrawn, with ids and reasons."""
+    return {"kind": kind, "reasons": list(map(list, reasons)), "at": time.time()}
 
 
-def withdrawn_event(history: TrialHistory, reasons: list[tuple[int, str]]) -> Event:
-    """The event of removing trials from what is learned, with ids, reasons and earlier statuses."""
-    before = [[id, history.trials[id].status, history.trials[id].reason] for id, _ in reasons]
-    rows = [list(row) for row in reasons]
-    return {"kind": "withdrawn", "reasons": rows, "before": before, "at": time.time()}
-
-
-def changed_event(before: dict[str, Any], after: dict[str, Any]) -> Event | None:
+def changed_event(before: Mapping[str, Any], after: Mapping[str, Any]) -> Event | None:
     """The event of changing settings, with those that differ; None if none does.
 
     Args:
         before: All settings as plain data.
         after: Those from now on.
     """
-    differ = [name for name in after if after[name] != before.get(name)]
-    if not differ:
-        return None
-    new, old = ({name: plain.get(name) for name in differ} for plain in (after, before))
-    return {"kind": "changed", "settings": new, "before": old, "at": time.time()}
-
-
-def new_rows(
-    history: TrialHistory, inputs: np.ndarray, places: list[int] | None
-) -> list[tuple[Any, ...]]:
-    """Ids, places and inputs ``n x d`` of new trials, as in events."""
-    rows: list[int] | list[None] = [None] * len(inputs) if places is None else places
-    return list(zip(history.next_ids(len(inputs)), rows, _rows(inputs), strict=True))
+    new = {name: value for name, value in after.items() if value != before.get(name)}
+    return {"kind": "changed", "settings": new, "at": time.time()} if new else None
 
 
 def _rows(inputs: np.ndarray) -> list[tuple[float, ...]]:

@@ -447,7 +447,7 @@ class Settings(Choices):
             one.column: name
             for one in named.measured
             for name in one.known_columns
-            if name not in columns
+            if name not in one.columns
         }
         return first_clash(self.space.names, columns, noise, named.results)
 

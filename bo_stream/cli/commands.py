@@ -238,8 +238,8 @@ def tell(
         told = frame[filled]
         campaign.tell(told.loc[:, told.notna().any() | (told.columns == "trial")])
     for id, (reason, partly) in failed.items():
-        running = campaign.ledger.refresh().running
-        if not partly or id in running:  # the others may be known from before
+        trial = campaign.ledger.refresh().trials[int(id)]
+        if not partly or trial.status == "running":  # the others may be known from before
             campaign.fail(id, reason)
     trials = campaign.trials()
     for note in notes:

@@ -217,7 +217,7 @@ def _start_trials(
 
 def _finished(history: TrialHistory) -> int:
     """Number of trials that are not running any more."""
-    return len(history.trials) - len(history.running)
+    return len(history.trials) - len(history.with_status("running"))
 
 
 def _next_trials(campaign: RunningCampaign, evaluator: Evaluator, budget: int) -> list[Trial]:
@@ -297,7 +297,7 @@ def _tell_outcome(campaign: RunningCampaign, id: int, returned: Any) -> str | No
         campaign.tell(pd.DataFrame(cells, pd.Index([id], name="trial")))
     except InputError as error:  # a noise variance for some outcomes only
         return str(error)
-    if id not in campaign.ledger.history.running:
+    if campaign.ledger.history.trials[id].status != "running":
         return None
     if counts is not None:
         return "the objective returned a count of 0 of 0"

