@@ -13,7 +13,6 @@ from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.outcomes.outcome import noise_column
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box, Pool, Space
-from bo_stream.campaign.space.inputs import Range
 from bo_stream.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Fi
         found = in_unit(state.settings, results.predict(state, frame))
         mean, sd = found["mean"], found["sd"]
         low, high = found.get("lower", mean - 2.0 * sd), found.get("upper", mean + 2.0 * sd)
-        if isinstance(_kind(state.settings.space, name), Range):
+        if _kind(state.settings.space, name).choices is None:
             ax.plot(x, mean, color="tab:blue")
             ax.fill_between(x, low, high, color="tab:blue", alpha=0.2, linewidth=0)
         else:
@@ -268,7 +267,7 @@ def _kind(space: Space, name: str) -> Any:
 def _along(space: Space, name: str, most: int) -> pd.Series[Any]:
     """Values of an input from its smallest to its largest: ``most`` of a continuous one."""
     kind = _kind(space, name)
-    if isinstance(kind, Range):
+    if kind.choices is None:
         spread = np.geomspace if kind.log else np.linspace
         return pd.Series(spread(kind.low, kind.high, most).clip(kind.low, kind.high))
     places = np.unique(np.linspace(0, len(kind.choices) - 1, most).astype(int))

@@ -238,7 +238,7 @@ def _moved(
     values = asked.copy()
     for i, kind in enumerate(space.kinds):
         if space.names[i] in frame:
-            read = space.read(frame, space.names[i])
+            read = kind.read(frame)
             slack = 0.0 if kind.log else CLOSE * (kind.ends[1] - kind.ends[0])
             near = np.abs(read - asked[:, i]) <= np.maximum(ROUNDED * np.abs(asked[:, i]), slack)
             values[:, i] = np.where(near, asked[:, i], read)

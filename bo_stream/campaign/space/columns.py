@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,8 @@ __all__ = ["TRUTHS", "column", "numbers", "told_apart", "truths"]
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 """Truth values in small letters, as people and programs write them."""
 
-DIGITS = (6, 9, 12, 15, 17)
-"""Significant digits that are tried; 17 tell any two numbers apart."""
+DIGITS = (6, 9, 12, 15)
+"""Significant digits that are tried before all."""
 
 
 def column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
@@ -44,32 +44,25 @@ def numbers(frame: pd.DataFrame, name: str, most: float = math.inf) -> np.ndarra
         InputError: if it is missing, or has other values.
     """
     given = column(frame, name)
-    if given.dtype.kind not in "iuf":
-        try:
-            values = given.map(_number).to_numpy(np.float64)
-        except (TypeError, ValueError) as error:
+    try:
+        plain = given if given.dtype.kind in "iuf" else given.map(_number)
+        values: np.ndarray = plain.to_numpy(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"numbers in column {name!r}", f"{error}", "Convert the other values or leave them out."
+        ) from error
+    small = f"numbers of at most {most:.1g} in size"
+    for wrong, expected, remedy in (
+        (~np.isfinite(values), "finite numbers", "Fill in the value or leave out the row."),
+        (np.abs(values) > most, small, "Give the column in a larger unit."),
+    ):
+        if wrong.any():
             raise InputError(
-                f"numbers in column {name!r}",
-                f"{error}",
-                "Convert the other values or leave them out.",
-            ) from error
-    else:
-        values = given.to_numpy(np.float64)
-    if not np.isfinite(values).all():
-        row = frame.index[~np.isfinite(values)][0]
-        raise InputError(
-            f"finite numbers in column {name!r}",
-            f"{given[~np.isfinite(values)].iloc[0]} in row {row}",
-            "Fill in the value or leave out the row. If a trial gave none, use fail(ids, reason).",
-        )
-    if (np.abs(values) > most).any():
-        row = frame.index[np.abs(values) > most][0]
-        raise InputError(
-            f"numbers of at most {most:.1g} in size in column {name!r}",
-            f"{given[np.abs(values) > most].iloc[0]} in row {row}",
-            "Give the column in a larger unit. If a trial gave no outcome, use fail(ids, reason).",
-        )
-    return cast(np.ndarray, values)
+                f"{expected} in column {name!r}",
+                f"{given[wrong].iloc[0]} in row {frame.index[wrong][0]}",
+                f"{remedy} If a trial gave no outcome, use fail(ids, reason).",
+            )
+    return values
 
 
 def truths(frame: pd.DataFrame, name: str) -> np.ndarray:
@@ -95,12 +88,11 @@ def truths(frame: pd.DataFrame, name: str) -> np.ndarray:
 
 def told_apart(*values: float) -> list[str]:
     """The numbers in as few digits as show which of them differ."""
-    texts: list[str] = []
     for digits in DIGITS:
         texts = [f"{value:.{digits}g}" for value in values]
         if len(set(texts)) == len(set(values)):
-            break
-    return texts
+            return texts
+    return [repr(float(value)) for value in values]
 
 
 def _number(value: Any) -> float:

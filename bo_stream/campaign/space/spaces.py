@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bo_stream.campaign.names import check_names, in_spelling, listed_names, spelled
 from bo_stream.campaign.space.columns import column, numbers
-from bo_stream.campaign.space.inputs import CLOSE, Category, Input, Range, input_from
+from bo_stream.campaign.space.inputs import CLOSE, Category, Range, category, input_from
 from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting_property
 
@@ -30,7 +30,7 @@ class SpaceOfInputs(ABC):
 
     @property
     @abstractmethod
-    def kinds(self) -> tuple[Input, ...]:
+    def kinds(self) -> tuple[Range, ...]:
         """The inputs, in order."""
 
     @property
@@ -51,11 +51,7 @@ class SpaceOfInputs(ABC):
     @property
     def is_continuous(self) -> bool:
         """Whether all inputs are continuous."""
-        return all(isinstance(one, Range) for one in self.kinds)
-
-    @cached_property
-    def _columns(self) -> pd.Index:
-        return pd.Index(self.names)
+        return not self.choices
 
     @lasting_property
     def choices(self) -> dict[int, Tensor]:
@@ -82,14 +78,6 @@ class SpaceOfInputs(ABC):
             values[:, i] = one.values(values[:, i])
         return values
 
-    def read(self, frame: pd.DataFrame, name: str) -> np.ndarray:
-        """The values in one column of a user's frame, which need not be allowed.
-
-        Raises:
-            InputError: if it is missing, or cannot be read.
-        """
-        return self.kinds[self.names.index(name)].read(frame)
-
     def values(self, frame: pd.DataFrame) -> np.ndarray:
         """The values in a user's frame, ``n x d``.
 
@@ -105,7 +93,7 @@ class SpaceOfInputs(ABC):
         """A user's frame of rows of values: integers are integers, categories their labels."""
         values = np.asarray(values, dtype=np.float64).reshape(-1, self.dim)
         if self.is_continuous:  # one block of numbers
-            return pd.DataFrame(values, index, self._columns, copy=True)
+            return pd.DataFrame(values, index, list(self.names), copy=True)
         columns = {one.name: one.labels(values[:, i]) for i, one in enumerate(self.kinds)}
         return pd.DataFrame(columns, index)
 
@@ -158,10 +146,10 @@ class Box(SpaceOfInputs):
         for part, value in {"bounds": given, **named}.items():
             object.__setattr__(self, part, value)
         for one in self.kinds:
-            given[one.name] = one.ends if isinstance(one, Range) else given[one.name]
+            given[one.name] = one.ends if type(one) is Range else given[one.name]
 
     @cached_property
-    def kinds(self) -> tuple[Input, ...]:
+    def kinds(self) -> tuple[Range, ...]:
         """The inputs, in order."""
         return tuple(
             input_from(name, given, log=name in self.log, integer=name in self.integer)
@@ -247,7 +235,7 @@ class Pool(SpaceOfInputs):
                 )
 
     @cached_property
-    def kinds(self) -> tuple[Input, ...]:
+    def kinds(self) -> tuple[Range, ...]:
         """The inputs, in order."""
         return tuple(_input(self.table, name) for name in cast("Sequence[str]", self.inputs))
 
@@ -295,7 +283,7 @@ class Pool(SpaceOfInputs):
             "kind": "pool",
             "names": list(self.names),
             "values": self.place_values.tolist(),
-            "places": [_plain(label) for label in self.table.index],
+            "places": self.table.index.tolist(),
             "repeats": self.repeats,
             "units": dict(self.units),
         }
@@ -308,7 +296,7 @@ class Pool(SpaceOfInputs):
         values = np.array(plain["values"], dtype=np.float64)
         table = pd.DataFrame(values, pd.Index(plain["places"]), plain["names"])
         for name, labels in plain.get("categories", {}).items():
-            table[name] = Category(name, labels).labels(table[name].to_numpy())
+            table[name] = category(name, labels).labels(table[name].to_numpy())
         return cls(table, plain["names"], plain["repeats"], plain["units"])
 
 
@@ -321,15 +309,10 @@ def space_from_dict(to_dict: Mapping[str, Any]) -> Space:
     return kind.from_dict(to_dict)
 
 
-def _input(table: pd.DataFrame, name: str) -> Input:
+def _input(table: pd.DataFrame, name: str) -> Range:
     """The kind of a column."""
-    given = column(table, name)
+    given = column(table, name).infer_objects()
     if all(isinstance(value, str | bool | np.bool_) for value in given):
-        return Category(name, tuple(_plain(label) for label in sorted(given.unique())))
+        return category(name, sorted(given.unique().tolist()))
     values = numbers(table, name)
     return Range(name, float(values.min()), float(values.max()))
-
-
-def _plain(label: Any) -> Any:
-    """An index label as plain data."""
-    return label.item() if isinstance(label, np.generic) else label

@@ -9,7 +9,7 @@ import torch
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.space import space_from_dict
-from bo_stream.errors import BoundsError, InputError, UnsupportedError
+from bo_stream.errors import BoundsError, InputError
 
 BOX = Box({"pressure": (1.0, 10.0), "rate": (1e-4, 0.1)}, log=["rate"], units={"pressure": "bar"})
 TABLE = pd.DataFrame({"east": [0.0, 1.0, 2.0], "north": [5.0, 4.0, 6.0]}, index=["a", "b", "c"])
@@ -115,34 +115,32 @@ def test_places_are_named_by_the_index_or_by_coordinates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bounds", "options", "error"),
+    ("bounds", "options"),
     [
-        ({}, {}, InputError),
-        ({"x": (2.0, 1.0)}, {}, InputError),
-        ({"x": (1.0, 1.0)}, {}, InputError),
-        ({"x": (0.0, math.inf)}, {}, InputError),
-        ({"x": (0.0, math.nan)}, {}, InputError),
-        ({"x": (0.0, 1.0, 2.0)}, {}, InputError),
-        ({"x": ["red"]}, {}, InputError),
-        ({"x": ["red", "red"]}, {}, InputError),
-        ({"x": ["red", 1.0]}, {}, InputError),
-        ({"x": [1.0, math.inf]}, {}, InputError),
-        ({"x": ["red", "blue"]}, {"log": ["x"]}, InputError),
-        ({"x": [1.0, 2.0]}, {"integer": ["x"]}, InputError),
-        ({"x": (1.5, 3.0)}, {"integer": ["x"]}, InputError),
-        ({"x": (0, 3)}, {"integer": ["x"], "log": ["x"]}, InputError),
-        ({"x": (1.0, 2.0)}, {"integer": ["z"]}, InputError),
-        ({"x": {"red", "green"}}, {}, UnsupportedError),
-        ({"y": (0.0, 1.0)}, {}, InputError),
-        ({"x": (0.0, 1.0)}, {"log": ["x"]}, InputError),
-        ({"x": (1.0, 2.0)}, {"log": ["z"]}, InputError),
-        ({"x": (1.0, 2.0)}, {"units": {"z": "m"}}, InputError),
+        ({}, {}),
+        ({"x": (2.0, 1.0)}, {}),
+        ({"x": (1.0, 1.0)}, {}),
+        ({"x": (0.0, math.inf)}, {}),
+        ({"x": (0.0, math.nan)}, {}),
+        ({"x": (0.0, 1.0, 2.0)}, {}),
+        ({"x": ["red"]}, {}),
+        ({"x": ["red", "red"]}, {}),
+        ({"x": ["red", 1.0]}, {}),
+        ({"x": [1.0, math.inf]}, {}),
+        ({"x": ["red", "blue"]}, {"log": ["x"]}),
+        ({"x": [1.0, 2.0]}, {"integer": ["x"]}),
+        ({"x": (1.5, 3.0)}, {"integer": ["x"]}),
+        ({"x": (0, 3)}, {"integer": ["x"], "log": ["x"]}),
+        ({"x": (1.0, 2.0)}, {"integer": ["z"]}),
+        ({"x": {"red", "green"}}, {}),
+        ({"y": (0.0, 1.0)}, {}),
+        ({"x": (0.0, 1.0)}, {"log": ["x"]}),
+        ({"x": (1.0, 2.0)}, {"log": ["z"]}),
+        ({"x": (1.0, 2.0)}, {"units": {"z": "m"}}),
     ],
 )
-def test_boxes_that_cannot_be_are_refused(
-    bounds: dict, options: dict, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
+def test_boxes_that_cannot_be_are_refused(bounds: dict, options: dict) -> None:
+    with pytest.raises(InputError):
         Box(bounds, **options)
 
 
