@@ -357,6 +357,7 @@ class PointIntegral:
 
     def conditioned(self, factors: Factors) -> PointIntegral:
         """The sums under the process conditioned on data."""
+        _ = self.t.spread  # from here on for all data added
         return PointIntegral(self.t.conditioned(factors), self.weights)
 
     def _covariance(self, a: Joint) -> Tensor:
