@@ -33,6 +33,7 @@ from bo_stream.campaign.outcomes.outcomes import (
     OutcomeSet,
     on_inputs,
     read_goal,
+    read_reference,
     spelled_constraints,
 )
 from bo_stream.campaign.space import Box, Pool, Space, space_from_dict
@@ -248,6 +249,8 @@ class Settings(Choices):
         surrogate, acquisition, budget = choices.surrogate, choices.acquisition, choices.budget
         with errors_about("goal"):
             goal, column = read_goal(choices.goal)
+        with errors_about("reference"):
+            read_reference(choices.reference, goal)
         with errors_about("constraints"):
             constraints = spelled_constraints(choices.constraints, space.names, goal, column)
         # without a budget it begins as a campaign of few trials would

@@ -342,16 +342,8 @@ def change(
     A TOML may keep the old settings, or have the new ones.
     """
     campaign = load_campaign(where, name).campaign
-    from bo_stream.campaign.effort import FitPolicy
-
     chosen: dict[str, Any] = {"surrogate": surrogate, "acquisition": acquisition, "fit": fit}
     chosen = {option: _choice(option, text) for option, text in chosen.items() if text is not None}
-    if "fit" in chosen:
-        try:
-            chosen["fit"] = FitPolicy(**chosen["fit"])
-        except TypeError as error:
-            fields = ", ".join(FitPolicy.__dataclass_fields__)
-            raise ConfigError(f"--fit: Expected keys among {fields}; got {fit}.") from error
     campaign.change(budget=budget, failures=cast(Any, failures), **chosen)
     for option, value in {**chosen, "budget": budget, "failures": failures}.items():
         if value is not None:

@@ -1,60 +1,34 @@
-"""The configuration of a campaign, read from a TOML and checked without importing torch."""
+"""The configuration of a campaign, read from a TOML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Self, cast
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     FilePath,
     PrivateAttr,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from bo_stream.campaign.outcomes.goals import Failures, Goal
-from bo_stream.cli.toml_reader import (
-    ConfigError,
-    TomlDocument,
-    WrongKey,
+from bo_stream.campaign.options import (
+    Finite,
+    Options,
+    Positive,
+    Text,
+    Whole,
     check_keys,
-    read_document,
-    store_url,
+    errors_about,
 )
+from bo_stream.campaign.settings import Choices, Outcome
+from bo_stream.cli.toml_reader import TomlDocument, read_document, store_url
+from bo_stream.errors import InputError
 
 __all__ = ["CampaignConfig", "EvaluationConfig", "InputConfig", "PoolFile", "read_config"]
-
-WORDS = {
-    "bool_type": "true or false",
-    "dict_type": "a table",
-    "finite_number": "a finite number",
-    "float_type": "a finite number",
-    "greater_than": "a positive number",
-    "greater_than_equal": "an integer of {ge} or more",
-    "int_type": "an integer",
-    "list_type": "a list",
-    "literal_error": "one of {expected}",
-    "model_type": "a table",
-    "path_not_file": "an existing CSV of places",
-    "path_type": "a file in quotation marks",
-    "string_pattern_mismatch": "a text in quotation marks",
-    "string_type": "a text in quotation marks",
-    "too_short": "a list that is not empty",
-}
-"""What is expected where pydantic finds an error, by its type."""
-
-
-def missing(name: str) -> WrongKey:
-    """The error for a table without a key."""
-    return WrongKey((), f"a key {name!r}", "none", f"Add {name} = ...")
 
 
 def _document(info: ValidationInfo) -> TomlDocument:
@@ -65,38 +39,11 @@ def _in_folder(path: Any, info: ValidationInfo) -> Any:
     return _document(info).resolve(path) if isinstance(path, str) else path
 
 
-def _table_with(*required: str) -> AfterValidator:
-    def check(table: dict[str, Any]) -> dict[str, Any]:
-        for name in required:
-            if name not in table:
-                raise missing(name)
-        return table
-
-    return AfterValidator(check)
-
-
-Text = Annotated[str, Field(pattern=r"\S")]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(allow_inf_nan=False, gt=0.0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[Whole, Field(ge=1)]
 Texts = Annotated[list[Text], Field(min_length=1)]
-Chosen = Annotated[dict[str, Any], _table_with("name")]
 
 
-class ConfigTable(BaseModel):
-    """A table of the TOML."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_keys(cls, values: Any) -> Any:
-        if isinstance(values, Mapping):
-            check_keys(values, list(cls.model_fields))
-        return values
-
-
-class InputConfig(ConfigTable):
+class InputConfig(Options):
     """An input: its bounds, or a list of all its values.
 
     Attributes:
@@ -121,7 +68,7 @@ class InputConfig(ConfigTable):
             check_keys(dict.fromkeys(self.model_fields_set), ["values", "unit", "log"])
         for name in ("low", "high"):
             if self.values is None and getattr(self, name) is None:
-                raise missing(name)
+                raise InputError(f"a key {name!r}", "none", f"Add {name} = ...")
         return self
 
     @property
@@ -130,7 +77,7 @@ class InputConfig(ConfigTable):
         return (self.low, self.high) if self.values is None else self.values
 
 
-class PoolFile(ConfigTable):
+class PoolFile(Options):
     """A table of places that can be measured.
 
     Attributes:
@@ -148,7 +95,7 @@ class PoolFile(ConfigTable):
     units: dict[str, Text] = {}
 
 
-class EvaluationConfig(ConfigTable):
+class EvaluationConfig(Options):
     """How an objective is evaluated.
 
     Attributes:
@@ -167,55 +114,37 @@ class EvaluationConfig(ConfigTable):
     def _check_workers(self) -> Self:
         if self.timeout is not None and self.workers is None:
             remedy = "Add workers = 1: an evaluation in the campaign's process cannot be stopped."
-            raise WrongKey(("timeout",), "timeout with workers", "no workers", remedy)
+            with errors_about("timeout"):
+                raise InputError("timeout with workers", "no workers", remedy)
         if self.q is not None and self.workers is not None:
-            remedy = "Leave out q: each worker keeps one trial running."
-            raise WrongKey(("q",), "workers or q", "both", remedy)
+            with errors_about("q"):
+                remedy = "Leave out q: each worker keeps one trial running."
+                raise InputError("workers or q", "both", remedy)
         return self
 
 
-class CampaignConfig(ConfigTable):
-    """The configuration of a campaign.
+class CampaignConfig(Choices):
+    """The configuration of a campaign: its settings, and the attributes below.
 
     Attributes:
         name: Name of the campaign in its store.
         store: URL of the store.
-        goal: ``maximise``, ``minimise`` or ``learn``, or goals by outcome.
-        budget: Number of trials in all.
         objective: ``file.py:function`` or ``module:function``, for `run`.
         outcome: Name and unit of the outcome, for labels; or, of counts, their column, likelihood
             and options.
         optimum: The best possible outcome, if known.
-        seed: Seed of the campaign.
-        initial: Number of outcomes from which a surrogate is built.
         inputs: Inputs by name, or None for a pool.
         pool: A table of places, or None for inputs.
-        surrogate: Name and options; None: the default.
-        acquisition: Name and options; None: the default.
-        noise: ``learned``, ``none`` or the variance of every outcome's noise; None: the default.
-        constraints: Constraints as texts.
-        failures: ``ignored`` or ``infeasible``; None: the default.
-        reference: Objectives that a hypervolume is measured from; None: inferred.
         run: How objectives are evaluated.
     """
 
     name: Text
     store: str = Field("", validate_default=True)
-    goal: Goal | Annotated[dict[str, Goal], Field(min_length=1)]
-    budget: Annotated[int, Field(ge=2)] | None = None
     objective: Text | None = None
-    outcome: Text | Annotated[dict[str, Any], _table_with("column", "likelihood")] | None = None
+    outcome: Text | Outcome = None  # type: ignore[assignment]
     optimum: Finite | None = None
-    seed: Annotated[int, Field(ge=0)] | None = None
-    initial: Annotated[int, Field(ge=2)] | None = None
     inputs: Annotated[dict[str, InputConfig], Field(min_length=1)] | None = None
     pool: PoolFile | None = None
-    surrogate: Chosen | None = None
-    acquisition: Chosen | None = None
-    noise: Literal["learned", "none"] | Positive | None = None
-    constraints: Texts = []
-    failures: Failures | None = None
-    reference: dict[str, Finite] | None = None
     run: EvaluationConfig = EvaluationConfig()
 
     _document: TomlDocument = PrivateAttr()
@@ -228,12 +157,12 @@ class CampaignConfig(ConfigTable):
     @model_validator(mode="after")
     def _check_space(self) -> Self:
         if (self.inputs is None) == (self.pool is None):
-            raise WrongKey(
-                () if self.pool is None else ("pool",),
-                "either tables [inputs.NAME] or one table [pool]",
-                "neither" if self.pool is None else "both",
-                "Inputs have bounds or a list of values; a pool is a table of places.",
-            )
+            with errors_about(*([] if self.pool is None else ["pool"])):
+                raise InputError(
+                    "either tables [inputs.NAME] or one table [pool]",
+                    "neither" if self.pool is None else "both",
+                    "Inputs have bounds or a list of values; a pool is a table of places.",
+                )
         return self
 
     def model_post_init(self, context: Any) -> None:
@@ -253,26 +182,5 @@ def read_config(path: Path) -> CampaignConfig:
         ConfigError: naming line and key of an error.
     """
     document = read_document(path)
-    try:
-        return CampaignConfig.model_validate(document.values, context=document)
-    except ValidationError as error:
-        raise _in_our_words(document, error) from error
-
-
-def _in_our_words(document: TomlDocument, error: ValidationError) -> ConfigError:
-    """The error for the first wrong key; of a value that may be of several kinds, for all kinds."""
-    first, *others = error.errors()
-    of_key = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]
-    keys = [document.key(one["loc"]) for one in of_key]
-    key = max(keys, key=len)
-    kinds = [one for one, other in zip(of_key, keys, strict=True) if other == key]
-    for one in kinds:
-        wrong = one.get("ctx", {}).get("error")
-        if one["type"] == "missing":
-            wrong = missing(str(one["loc"][-1]))
-        if isinstance(wrong, WrongKey):
-            return document.wrong_key(key, wrong)
-    words = [WORDS[one["type"]].format(**one.get("ctx", {})) for one in kinds]
-    got = kinds[0]["input"]
-    shown = str(got) if isinstance(got, Path) else repr(got)
-    return document.error(key, " or ".join(dict.fromkeys(words)), shown, "Correct it.")
+    with document.errors():
+        return CampaignConfig.read(document.values, context=document)

@@ -18,7 +18,6 @@ REFUSED, INTERRUPTED = 2, 130
 
 EXTRAS = {
     "rich": "cli",
-    "pydantic": "cli",
     "matplotlib": "plots",
     "jinja2": "report",
     "sqlalchemy": "store",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,6 @@ import typer
 from bo_stream.cli.error_handling import print_error
 from bo_stream.cli.toml_reader import (
     ConfigError,
-    Key,
     TomlDocument,
     sqlite_file,
     store_url,
@@ -38,21 +37,6 @@ __all__ = [
     "is_config",
     "load_campaign",
 ]
-
-SETTINGS = (
-    "goal",
-    "budget",
-    "constraints",
-    "failures",
-    "reference",
-    "outcome",
-    "surrogate",
-    "noise",
-    "acquisition",
-    "seed",
-    "initial",
-)
-"""What a campaign takes from its configuration as it is, in the order in which it is checked."""
 
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="A TOML, as bo-stream init writes one.")
@@ -113,52 +97,15 @@ def create_or_continue(
     """
     _prepare_process()
     from bo_stream.campaign.campaign import Campaign
-    from bo_stream.errors import BoStreamError
+    from bo_stream.campaign.settings import Choices
 
-    space = _space(config)
-    settings = {name: getattr(config, name) for name in SETTINGS}
+    settings: dict[str, Any] = {name: getattr(config, name) for name in Choices.model_fields}
     if isinstance(config.outcome, str):  # a label
         settings["outcome"] = None
-    settings = {name: value for name, value in settings.items() if value is not None}
-    try:
-        campaign = Campaign(
-            space, store=config.store, name=config.name, callbacks=callbacks, **settings
-        )
-    except (BoStreamError, TypeError, ValueError) as error:
-        key = _wrong_setting(space, settings)
-        if key is None:
-            raise
-        raise config.document.error_at(key, str(error)) from error
+    settings |= {"store": config.store, "name": config.name, "callbacks": callbacks}
+    with config.document.errors():
+        campaign = Campaign(_space(config), **settings)
     return LoadedCampaign(campaign, config.store, config)
-
-
-def _wrong_setting(space: Space, settings: Mapping[str, Any]) -> Key | None:
-    """Key of the first setting with which there can be no campaign, after those before it."""
-    from bo_stream.campaign.campaign import Campaign
-    from bo_stream.errors import BoStreamError
-
-    for key, some in _one_by_one(settings):
-        try:
-            with warnings.catch_warnings(action="ignore"):
-                Campaign(space, **some)
-        except (BoStreamError, TypeError, ValueError):
-            return key
-    return None
-
-
-def _one_by_one(settings: Mapping[str, Any]) -> Iterator[tuple[Key, dict[str, Any]]]:
-    """Every key with the settings up to it; options of a name are keys, too."""
-    some: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name not in ("surrogate", "acquisition"):
-            some[name] = value
-            yield (name,), some
-            continue
-        some[name] = {"name": value["name"]}
-        yield (name, "name"), some
-        for option in value:
-            some[name][option] = value[option]
-            yield (name, option), some
 
 
 def load_campaign(
@@ -230,17 +177,18 @@ def _print_warning(message: Warning | str, *where: Any, **more: Any) -> None:
 
 def _space(config: CampaignConfig) -> Space:
     """The space of a configuration."""
+    from bo_stream.campaign.options import errors_about
     from bo_stream.campaign.space import Box, Pool
 
-    document, pool, inputs = config.document, config.pool, config.inputs or {}
-    if pool is not None:
-        table = _read_pool(document, pool)
-        with document.errors_at("pool"):
-            return Pool(table, pool.inputs, pool.repeats, pool.units)
+    inputs = config.inputs or {}
+    if config.pool is not None:
+        with errors_about("pool"):
+            pool = config.pool
+            return Pool(_read_pool(config.document, pool), pool.inputs, pool.repeats, pool.units)
     for name, one in inputs.items():
-        with document.errors_at("inputs", name, "low" if one.values is None else "values"):
+        with errors_about("inputs", name, "low" if one.values is None else "values"):
             Box({name: one.allowed}, [name] * one.log, integer=[name] * one.integer)
-    with document.errors_at("inputs"):
+    with errors_about("inputs"):
         return Box(
             {name: one.allowed for name, one in inputs.items()},
             [name for name, one in inputs.items() if one.log],
@@ -251,10 +199,12 @@ def _space(config: CampaignConfig) -> Space:
 
 def _read_pool(document: TomlDocument, pool: PoolFile) -> pd.DataFrame:
     """The places, by their names if they have some."""
+    from bo_stream.campaign.options import errors_about
     from bo_stream.cli.measurements import numbers, numeric_columns, read_table
+    from bo_stream.errors import InputError
 
     labels = [] if pool.index is None else [pool.index]
-    with document.errors_at("pool", "file"):
+    with document.errors("pool", "file"):
         cells = read_table(pool.file, [*(pool.inputs or ()), *labels])
         table = numbers(pool.file, cells, numeric_columns(pool.file, cells, pool.inputs, labels))
     for column in table.select_dtypes(object).columns.difference(labels):
@@ -264,11 +214,13 @@ def _read_pool(document: TomlDocument, pool: PoolFile) -> pd.DataFrame:
         for column in columns:
             if column not in table:
                 expected = f"columns of {pool.file.name}: {', '.join(table.columns)}"
-                raise document.error(("pool", key), expected, f"unknown {column!r}", "Correct it.")
+                with errors_about(key):
+                    raise InputError(expected, f"unknown {column!r}", "Correct it.")
     if pool.index is None:
         return table.reset_index(drop=True)
     nameless = table.index[table[pool.index].isna()]
     if len(nameless):
         expected, got = f"a name in every row of {pool.file.name}", f"none in row {nameless[0]}"
-        raise document.error(("pool", "index"), expected, got, "Name the place.")
+        with errors_about("index"):
+            raise InputError(expected, got, "Name the place.")
     return table.set_index(pool.index)

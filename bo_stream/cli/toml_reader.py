@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 __all__ = [
     "ConfigError",
-    "Key",
     "TomlDocument",
-    "WrongKey",
-    "check_keys",
     "read_document",
     "sqlite_file",
     "store_url",
@@ -25,14 +21,6 @@ Key = tuple[str, ...]
 
 class ConfigError(ValueError):
     """An invalid configuration; the message names file, line and key."""
-
-
-class WrongKey(ValueError):
-    """A wrong key of a table.
-
-    Its arguments are the keys inside the table that lead to it, what is expected, what there is,
-    and a remedy.
-    """
 
 
 class TomlDocument:
@@ -60,24 +48,6 @@ class TomlDocument:
             key = key[:-1]
         return self._lines.get(key)
 
-    def key(self, path: Sequence[str | int]) -> Key:
-        """The keys in a path that may have other names between them, as far as they are there."""
-        found, values = list[str](), self.values
-        for name in path:
-            if isinstance(values, Mapping) and name in values:
-                found.append(str(name))
-                values = values[str(name)]
-        return tuple(found)
-
-    def error(self, key: Key, expected: str, got: str, remedy: str) -> ConfigError:
-        """An error that names a key and its line."""
-        return self.error_at(key, f"Expected {expected}; got {got}. {remedy}")
-
-    def wrong_key(self, key: Key, error: WrongKey) -> ConfigError:
-        """The error for a wrong key inside a table."""
-        inner, *said = error.args
-        return self.error((*key, *inner), *said)
-
     def error_at(self, key: Key, message: str) -> ConfigError:
         """An error with any message that names a key and its line."""
         line = self.line(key)
@@ -85,31 +55,21 @@ class TomlDocument:
         return ConfigError(f"{', '.join(part for part in place if part)}: {message}")
 
     @contextmanager
-    def errors_at(self, *key: str) -> Iterator[None]:
-        """Raise errors of the block as errors of this key."""
-        from bo_stream.errors import BoStreamError  # not at the top: it imports torch
+    def errors(self, *key: str) -> Iterator[None]:
+        """Raise errors of the block as errors of the key that they are about, inside this one."""
+        from bo_stream.errors import BoStreamError, InputError  # not at the top: it imports torch
 
         try:
             yield
         except (BoStreamError, TypeError, ValueError) as error:
-            raise self.error_at(key, str(error)) from error
+            about = (*key, *getattr(error, "key", ()))
+            if not about and not isinstance(error, InputError):
+                raise
+            raise self.error_at(about, str(error)) from error
 
     def resolve(self, path: str) -> Path:
         """A path in the document, which is relative to its folder."""
         return self.path.parent / Path(path).expanduser()
-
-
-def check_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Refuse keys of a table that nobody reads.
-
-    Raises:
-        WrongKey: naming the first of them and the key that may have been meant.
-    """
-    for name in table:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            remedy = f"Did you mean {near[0]!r}?" if near else "Leave it out."
-            raise WrongKey((name,), f"keys among {', '.join(known)}", f"unknown {name!r}", remedy)
 
 
 def read_document(path: Path) -> TomlDocument:

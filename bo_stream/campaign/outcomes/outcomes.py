@@ -171,7 +171,7 @@ class OutcomeSet:
         for name in (name for one in measured for name in one.columns):
             if name in taken:
                 raise InputError("outcomes with names of their own", repr(name), "Rename it.")
-        return cls(goals, measured, found, completed, _read_reference(reference, goal))
+        return cls(goals, measured, found, completed, read_reference(reference, goal))
 
     def warn_of_misspellings(self, inputs: Collection[str]) -> None:
         """Warn of outcomes in constraints that resemble an input, or an objective."""
@@ -296,7 +296,7 @@ def _sign(column: str, goals: Mapping[str, str], limits: Iterable[LinearConstrai
     return -1.0 if all(one.coefficients.get(column, 0.0) >= 0.0 for one in limits) else 1.0
 
 
-def _read_reference(reference: Any, goal: Any) -> dict[str, float] | None:
+def read_reference(reference: Any, goal: Any) -> dict[str, float] | None:
     """The reference point of a hypervolume by the columns of the goals; None for none."""
     if reference is None:
         return None

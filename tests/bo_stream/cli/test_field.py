@@ -161,7 +161,7 @@ def test_counts_that_are_pending_or_of_nobody_are_left_out(bo, survey: Path) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[outcome]\nlikelihood = "binomial"\n', "a key 'column'"),
+        ('[outcome]\nlikelihood = "binomial"\n', "a likelihood of counts"),
         ('[outcome]\ncolumn = "k"\nlikelihood = "normal"\n', "one of binomial"),
         ('[outcome]\ncolumn = "k"\nlikelihood = "poisson"\ntrials = "n"\n', "of 'poisson'"),
     ],
