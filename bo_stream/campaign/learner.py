@@ -34,6 +34,7 @@ from bo_stream.errors import (
     UnsupportedError,
 )
 from bo_stream.surrogates.counts import CountGP
+from bo_stream.surrogates.refitted import Refitted
 
 if TYPE_CHECKING:
     from acquisitions.rule import Rule
@@ -329,6 +330,8 @@ class Learner:
         """A surrogate with the same hyperparameters, standardised by the first ``seen`` outcomes,
         that observed the first ``number``.
         """
+        if isinstance(model, Refitted):
+            return cast(StreamingGP, model.renewed(*data.part(slice(number))))
         made = emptied(model)
         if self.restandardise:
             self._restandardise(made, data.Y[:seen])
@@ -356,9 +359,9 @@ class Learner:
         made: object = stage.make(
             data.X, data.Y, data.Yvar, bounds=self.bounds, outcome_transform=scale
         )
-        if not isinstance(made, StreamingGP | CompositeModel):
+        if not isinstance(made, StreamingGP | CompositeModel | Refitted):
             raise InputError(
-                "a surrogate of this package",
+                "a surrogate of this package, or a model of BoTorch",
                 f"{type(made).__name__} from the callable",
                 "Return one.",
             )
@@ -405,6 +408,9 @@ class Learner:
             UnsupportedError: for a surrogate that cannot be saved.
         """
         s = self.surprise
+        if isinstance(self.model, Refitted):
+            kind = type(self.model.model).__name__
+            raise UnsupportedError("a surrogate of this package", kind, "Nothing need be done.")
         about = {
             "told": self.num_observed,
             "begun": self._built_at,
@@ -512,6 +518,7 @@ def fitted_or_kept(
 
 def _ensemble_of(model: StreamingGP, q: int = 1) -> KernelEnsemble | None:
     latent = latent_surrogate(model)
-    if model.num_observed + q > ENSEMBLE_BELOW or not latent.promises.additive:
+    serves = KernelEnsemble.serves(latent) and latent.promises.additive
+    if model.num_observed + q > ENSEMBLE_BELOW or not serves:
         return None
     return KernelEnsemble.around(latent, seed=model.num_observed)

@@ -46,6 +46,7 @@ from bo_stream.errors import (
     UnsupportedError,
     check_not_shadowed,
 )
+from bo_stream.surrogates.refitted import refitted
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
 
 if TYPE_CHECKING:
@@ -558,7 +559,7 @@ class Settings(Choices):
             if isinstance(given, type) and issubclass(given, CompositeModel):
                 remedy = "Tell counts to a bo_stream.Campaign with `outcome`."
                 raise InputError("a surrogate of measurements", given.__name__, remedy)
-            return cast("Callable[..., StreamingGP]", given)
+            return cast("Callable[..., StreamingGP]", partial(refitted, given))
         choice = _choice(given) or self.surrogate
         if choice is None:
             raise _missing_callable("surrogate")

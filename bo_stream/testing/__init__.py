@@ -10,8 +10,8 @@ A family passes it by subclassing and naming the family, in a file that pytest c
 
 What a family promises (`bo_stream.base.streaming_gp.Promises`, declared on the class) decides which
 tests apply; `Contract` in `bo_stream.testing.base` says what else a subclass may set. A likelihood
-of outcomes passes `LikelihoodContract`, a store of campaigns `StoreContract`. Needs the extra
-``test`` (pytest, hypothesis).
+of outcomes passes `LikelihoodContract`, a rule that chooses trials `RuleContract`, a store of
+campaigns `StoreContract`. Needs the extra ``test`` (pytest, hypothesis).
 """
 
 import pkgutil
@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
 
 from bo_stream.testing.contract import StreamingContract  # noqa: E402
 from bo_stream.testing.likelihoods import LikelihoodContract  # noqa: E402
+from bo_stream.testing.rules import RuleContract  # noqa: E402
 from bo_stream.testing.stores import StoreContract  # noqa: E402
 
-__all__ = ["LikelihoodContract", "StoreContract", "StreamingContract"]
+__all__ = ["LikelihoodContract", "RuleContract", "StoreContract", "StreamingContract"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bo_stream.testing import LikelihoodContract, StoreContract
+from bo_stream.testing import LikelihoodContract, RuleContract, StoreContract
 from tests.docs.pages import ROOT, blocks
 
 
@@ -16,5 +16,7 @@ def documented(page: str, name: str) -> Any:
 
 TestInfection = documented("likelihood.md", "TestInfection")
 TestJsonLines = documented("store.md", "TestJsonLines")
+TestAlternating = documented("rule.md", "TestAlternating")
 assert issubclass(TestInfection, LikelihoodContract)
 assert issubclass(TestJsonLines, StoreContract)
+assert issubclass(TestAlternating, RuleContract)

@@ -48,6 +48,20 @@ def test_a_campaign_uses_them_and_resumes(tmp_path: Path) -> None:
         Campaign.resume(store)
 
 
+@pytest.mark.parametrize(
+    ("choice", "known"),
+    [
+        ({"name": "improves", "shfit": 0.1}, "options among shift of .*'improves'; got shfit"),
+        ({"name": "qucb", "bata": 9.0}, "among beta, num_samples, seed of .*'qucb'; got bata"),
+        ({"name": "logei", "samples": 3}, "no options of .*'logei'; got samples"),
+        ({"name": "auto", "beta": 3}, "no options of .*'auto'; got beta"),
+    ],
+)
+def test_options_that_there_are_not_are_refused(choice: dict[str, Any], known: str) -> None:
+    with pytest.raises(InputError, match=known):
+        Campaign({"x": (0.0, 4.0)}, "warped", choice)
+
+
 def test_names_that_are_taken_are_refused() -> None:
     register_surrogate("mine", RegisteredGP)  # again
     with pytest.raises(InputError, match="a name that no family has"):

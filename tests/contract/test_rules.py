@@ -1,0 +1,31 @@
+"""Every rule of this package passes the contract of rules."""
+
+from functools import partial
+
+from acquisitions import LocalSearch, Maximised, TrustRegionSearch, build
+from acquisitions.maximised import InParts
+from bo_stream.campaign.effort import Optimiser
+from bo_stream.testing import RuleContract
+
+QUICK = Optimiser(2, 32, {"maxiter": 5})
+
+
+def improvement() -> InParts:
+    sampled = Maximised(partial(build, "thompson"))
+    return InParts(Maximised(partial(build, "qlogei"), QUICK), sampled)
+
+
+class TestImprovement(RuleContract):
+    make = improvement
+
+
+class TestSamples(RuleContract):
+    make = partial(Maximised, partial(build, "thompson"))
+
+
+class TestLocalSearch(RuleContract):
+    make, surrogate, pools = LocalSearch, "warped", False
+
+
+class TestTrustRegion(RuleContract):
+    make, surrogate, pools, constraints = TrustRegionSearch, "trust_region", False, False
