@@ -183,15 +183,11 @@ class Domain:
         """
         unit = self.width.clamp_min(torch.finfo(self.width.dtype).tiny)
         U, S = (((t.to(unit) - self.bounds[0]) / unit).numpy(force=True) for t in (X, seen))
-        again = np.ones(len(U), dtype=bool)
-        again[np.unique(np.round(U / APART), axis=0, return_index=True)[1]] = False
-        if len(S):
-            near, _ = KDTree(S).query(U, p=np.inf, distance_upper_bound=APART)
-            again |= np.isfinite(near)
-        left = np.flatnonzero(~again)
-        for i, j in KDTree(U[left]).query_pairs(APART, p=np.inf) if len(left) else ():
-            again[left[max(i, j)]] = True
-        return torch.from_numpy(again).to(X.device)
+        S = np.unique(S, axis=0)
+        tree = KDTree(np.concatenate([S, U]))
+        again = np.zeros(tree.n, dtype=bool)
+        again[tree.query_pairs(APART, p=np.inf, output_type="ndarray").max(1)] = True
+        return torch.from_numpy(again[len(S) :]).to(X.device)
 
     def _others(self, n: int) -> Iterator[Tensor]:
         """Batches of feasible points, among which ``n`` are looked for: all settings, if there are

@@ -8,7 +8,7 @@ best points of samples of the posterior.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
@@ -73,21 +73,19 @@ class OutcomeAcquisition:
     reference: Sequence[float] | None = None
 
     def __call__(
-        self, model: Model, *, observed: Tensor, X_pending: Tensor | None = None
+        self, model: ModelList, *, observed: Tensor, X_pending: Tensor | None = None
     ) -> AcquisitionFunction:
         """The acquisition function.
 
         Args:
-            model: A model with an output for every outcome.
+            model: A list of models with an output for every outcome.
             observed: ``n x d`` points with outcomes, those that may be on the front among them.
             X_pending: ``n' x d`` points under evaluation.
         """
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", NumericalWarning)  # jitter among repeated points
-            parts: Any = getattr(model, "models", ())
+            parts: Any = model.models
             measured = parts[: self.outcomes]
-            if not parts:
-                return self._built(model, observed, X_pending)
             units = [shift_and_scale(one) for one in measured]
             plain = type(model)(*map(standardised, measured))
             built = self._in_units(units)._built(plain, observed, X_pending)
@@ -112,39 +110,36 @@ class OutcomeAcquisition:
         self, model: Model, observed: Tensor, X_pending: Tensor | None
     ) -> AcquisitionFunction:
         posterior: Any = model.posterior(observed)
-        options = dict(self.options)
-        samples = torch.Size([options.pop("num_samples", SAMPLES)])
-        seed = options.pop("seed", None)
-        options["sampler"] = (
+        samples = torch.Size([self.options.get("num_samples", SAMPLES)])
+        seed = self.options.get("seed")
+        sampler = (
             get_sampler(posterior, samples) if seed is None else sampler_for(model, samples, seed)
         )
-        means = posterior.mean
-        scale = _spread(means[..., : self.objectives])
-        bounded = [_Constraint(*one, means) for one in self.constraints]
+        means, count = posterior.mean, self.objectives
+        scale = _spread(means[..., :count])
+        limits = [_limit(*one, means) for one in self.constraints]
         feasible = torch.ones(len(means), dtype=torch.bool, device=means.device)
-        for one in bounded:
-            feasible &= one(means) <= 0.0
-        limits: Any = bounded or None
+        for limit in limits:
+            feasible &= limit(means) <= 0.0
+        about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
+        about["constraints"] = limits or None
         if not feasible.any():
-            sampler = options["sampler"]
-            return qLogProbabilityOfFeasibility(model, limits, sampler, X_pending=X_pending)
-        data: dict[str, Any] = {"X_baseline": observed, "X_pending": X_pending, **options}
-        data["constraints"] = limits
-        count = self.objectives
+            return qLogProbabilityOfFeasibility(model, **about)
+        about["X_baseline"] = observed
 
         def each(Z: Tensor, X: Tensor | None = None) -> Tensor:
             return Z[..., 0] / scale[0] if count == 1 else Z[..., :count] / scale
 
         if count == 1:
-            data["objective"] = GenericMCObjective(each)
-            return cast(AcquisitionFunction, build(self.name, model, **data))
-        data["objective"] = GenericMCMultiOutputObjective(each)
+            about["objective"] = GenericMCObjective(each)
+            return cast(AcquisitionFunction, build(self.name, model, **about))
+        about["objective"] = GenericMCMultiOutputObjective(each)
         values = means[feasible, :count] / scale
         if self.reference is None:
             reference = infer_reference_point(values[is_non_dominated(values)])
         else:
             reference = values.new_tensor(self.reference) / scale
-        return cast(AcquisitionFunction, build(self.name, model, ref_point=reference, **data))
+        return cast(AcquisitionFunction, build(self.name, model, ref_point=reference, **about))
 
 
 class WithCompletion(AcquisitionFunction):
@@ -186,15 +181,11 @@ def log_completion(model: Model, X: Tensor) -> Tensor:
     return torch.special.log_ndtr(u).squeeze(-1)
 
 
-class _Constraint:
+def _limit(weights: Sequence[float], bound: float, means: Tensor) -> Callable[[Tensor], Tensor]:
     """Negative where a constraint holds, in units of its spread over the observed points."""
-
-    def __init__(self, weights: Sequence[float], bound: float, means: Tensor) -> None:
-        self.weights, self.bound = means.new_tensor(weights), bound
-        self.scale = _spread((means @ self.weights).unsqueeze(-1))[0]
-
-    def __call__(self, samples: Tensor) -> Tensor:
-        return (samples @ self.weights - self.bound) / self.scale
+    of = means.new_tensor(weights)
+    scale = _spread((means @ of).unsqueeze(-1))[0]
+    return lambda samples: (samples @ of - bound) / scale
 
 
 def _spread(values: Tensor) -> Tensor:

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement
-from typing import NamedTuple
 
 import torch
 from botorch.posteriors.gpytorch import GPyTorchPosterior
@@ -164,7 +163,7 @@ def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
         if k + 1 < len(WINDOWS):
             shell &= distances >= WINDOWS[k + 1]
         more = _sums(D[shell], y[shell], powers)
-        sums = more if sums is None else _Sums(*map(torch.add, sums, more))
+        sums = more if sums is None else [*map(torch.add, sums, more)]
         for degree in degrees:
             found += _fitted(sums, centre, radius, degree, scale)
     kept = [peak for peak in found if not any(_contradicts(other, peak) for other in found)]
@@ -179,30 +178,19 @@ def _contradicts(other: Peak, peak: Peak) -> bool:
     return loss > SIGMAS * error
 
 
-class _Sums(NamedTuple):
-    """Sums over points z of monomials f and values y, of weights 1, |z|^2 and |z|^4.
-
-    Attributes:
-        n: Number of points.
-        A: Sums of ``f f'``, ``3 x p x p``.
-        b: Sums of ``f y``, ``3 x p``.
-        yy: Sums of ``y^2``, ``3``.
+def _sums(Z: Tensor, y: Tensor, powers: Tensor) -> list[Tensor]:
+    """Number n of points z, and sums over them of products of monomials f and values y, each of
+    weights 1, |z|^2 and |z|^4: of ``f f'``, ``3 x p x p``, of ``f y``, ``3 x p``, and of ``y^2``.
     """
-
-    n: Tensor
-    A: Tensor
-    b: Tensor
-    yy: Tensor
-
-
-def _sums(Z: Tensor, y: Tensor, powers: Tensor) -> _Sums:
     rows, square = _monomials(Z, powers), Z.square().sum(-1)
     weights = torch.stack([torch.ones_like(square), square, square.square()])
     A = torch.stack([rows.mT @ (w.unsqueeze(-1) * rows) for w in weights])
-    return _Sums(torch.tensor(len(y)), A, (weights * y) @ rows, weights @ y.square())
+    return [torch.tensor(len(y)), A, (weights * y) @ rows, weights @ y.square()]
 
 
-def _fitted(sums: _Sums, centre: Tensor, radius: float, degree: int, scale: float) -> list[Peak]:
+def _fitted(
+    sums: list[Tensor], centre: Tensor, radius: float, degree: int, scale: float
+) -> list[Peak]:
     """The maximiser of a fit in a window; none without one inside.
 
     Args:
@@ -214,17 +202,18 @@ def _fitted(sums: _Sums, centre: Tensor, radius: float, degree: int, scale: floa
     """
     powers = _powers(len(centre), degree).to(centre.device)
     p, derivatives = len(powers), _derivatives(len(centre), degree).to(centre)
-    if int(sums.n) < LEAST * p:
+    n, A_sums, b_sums, yy = sums
+    if int(n) < LEAST * p:
         return []
     size = radius / WINDOWS[0]  # the monomials' unit becomes the radius of the window
     units = size ** -powers.sum(-1).to(centre)
-    ones, squares, fourths = sums.A[:, :p, :p] * torch.outer(units, units)
+    ones, squares, fourths = A_sums[:, :p, :p] * torch.outer(units, units)
     A = ones - squares / size**2
-    b = (sums.b[0, :p] - sums.b[1, :p] / size**2) * units
+    b = (b_sums[0, :p] - b_sums[1, :p] / size**2) * units
     inverse = torch.linalg.inv(A + 1e-9 * A.diagonal().mean() * torch.eye(p).to(A))
     coefficients = inverse @ b
     twice = ones - 2.0 * squares / size**2 + fourths / size**4  # of the squares of the weights
-    left = sums.yy[0] - sums.yy[1] / size**2 - coefficients @ b
+    left = yy[0] - yy[1] / size**2 - coefficients @ b
     noise = left / (A[0, 0] - (inverse * twice).sum())
     covariance = noise.clamp_min(0.0) * inverse @ twice @ inverse
     slopes = torch.einsum("kij,j->ki", derivatives, coefficients)
@@ -295,12 +284,7 @@ def _monomials(Z: Tensor, powers: Tensor) -> Tensor:
 @lasting
 def _derivatives(d: int, degree: int) -> Tensor:
     """Coefficients of each monomial's derivative in each input, ``d x p x p``, in columns."""
-    powers = _powers(d, degree).tolist()
-    place = {tuple(row): i for i, row in enumerate(powers)}
-    table = torch.zeros(d, len(powers), len(powers), dtype=torch.float64)
-    for j, row in enumerate(powers):
-        for k, power in enumerate(row):
-            if power:
-                lower = tuple(p - (i == k) for i, p in enumerate(row))
-                table[k, place[lower], j] = power
-    return table
+    powers = _powers(d, degree)
+    lower = powers - torch.eye(d, dtype=powers.dtype).unsqueeze(1)
+    same = (powers.unsqueeze(1) == lower.unsqueeze(1)).all(-1)
+    return same * powers.T.unsqueeze(1).double()

@@ -201,9 +201,6 @@ class RegionDraws:
         correction = torch.cholesky_solve(gap, torch.from_numpy(factor.L).to(gap)).to(f32)
         return cls(lengthscales, Z, omega, phases, torch.cat([weights, correction]))
 
-    def __len__(self) -> int:
-        return self.weights.shape[1]
-
     def at(self, steps: Tensor) -> Tensor:
         """All samples at steps from the centre ``count x d``, ``count x q``.
 
@@ -274,9 +271,9 @@ def refined(
 
 
 def distinct_winners(values: Tensor, q: int) -> list[int]:
-    """For each of q samples (columns) its best row that no earlier sample has taken."""
+    """Rows of ``n x s`` values of samples, which take in turn their best that is not taken yet."""
     best = values.topk(min(q, len(values)), 0).indices.T.tolist()
-    taken: dict[int, None] = {}
-    for column in best:
-        taken[next(row for row in column if row not in taken)] = None
+    orders, taken = [iter(column) for column in best], dict[int, None]()
+    for i in range(q):
+        taken[next(row for row in orders[i % len(orders)] if row not in taken)] = None
     return list(taken)

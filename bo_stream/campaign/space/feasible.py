@@ -14,7 +14,7 @@ from torch import Tensor
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.space.inputs import Category
 from bo_stream.campaign.space.spaces import SpaceOfInputs
-from bo_stream.errors import InputError, check_not_shadowed
+from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting_property
 
 if TYPE_CHECKING:
@@ -131,17 +131,17 @@ class FeasibleSet:
     @lasting_property
     def domain(self) -> Domain:
         """The set in the surrogate's coordinates, for searches."""
-        check_not_shadowed("acquisitions")
         from acquisitions.domain import Domain  # not at the top: it imports bo_stream
 
         space = self.space
-        flat = [c for c in self.linear if not self._is_curved(c)]
+        logs = {one.name for one in space.kinds if one.log}
+        curved = [c for c in self.linear if not logs.isdisjoint(c.coefficients)]
+        flat = [c for c in self.linear if c not in curved]
         inequalities = []
         for constraint in flat:
             rows = [space.names.index(name) for name in constraint.coefficients]
             factors = torch.tensor([-c for c in constraint.coefficients.values()]).double()
             inequalities.append((torch.tensor(rows), factors, self._limit(constraint)))
-        curved = [c for c in self.linear if self._is_curved(c)]
         accepts = None
         if curved or self.callables:
             rest = FeasibleSet(space, curved, self.callables)
@@ -157,11 +157,6 @@ class FeasibleSet:
             categories=space.categories,
             accepts=accepts,
         )
-
-    def _is_curved(self, constraint: LinearConstraint) -> bool:
-        """Whether it has an input on a logarithmic scale, along which it is not linear."""
-        logs = {one.name for one in self.space.kinds if one.log}
-        return not logs.isdisjoint(constraint.coefficients)
 
     def _limit(self, constraint: LinearConstraint) -> float:
         """The least value of the negative sum."""
