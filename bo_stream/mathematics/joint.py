@@ -47,6 +47,8 @@ __all__ = [
 ]
 
 
+TILE = 256
+"""Points whose covariances with many others fit into the processor's cache."""
 PARTS = ("plus", "coefficients", "spread")
 """What a joint posterior computes once of its points, whatever data are added to the process."""
 
@@ -147,6 +149,19 @@ class Joint:
             if vars(self).get(name) is not None:
                 vars(both)[name] = torch.cat([getattr(self, name), getattr(other, name)], -2)
         return both
+
+    def tiles(self) -> list[Joint]:
+        """The joint posteriors at `TILE` points each, which have no batch."""
+        return [
+            replace(
+                self,
+                mean=self.mean[..., at],
+                X=self.X[at],
+                rows=self.rows[..., at, :],
+                less=tuple(W[..., at] for W in self.less),
+            )
+            for at in (slice(i, i + TILE) for i in range(0, len(self.X), TILE))
+        ]
 
     def conditioned(self, factors: Factors) -> Joint:
         """The same points given data: O(q^2) a point, in one solve for the whole batch if the data
@@ -350,7 +365,8 @@ class PointIntegral:
         """The diagonal of ``gram(a, a)``. The covariances with the last ``a`` are kept, up to
         `KEPT` entries: those of a pool from which a batch is selected.
         """
-        cov = self._covariance(a)
+        tiles = a.tiles() if a.X.ndim == 2 else [a]
+        cov = torch.cat([tile.covariance(self.t) for tile in tiles], -2)
         if not cov.requires_grad and cov.numel() <= KEPT:
             self.kept[:] = [(a, cov)]
         return cov.square() @ self.weights
