@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from acquisitions.domain import Domain
     from bo_stream.base.ensemble import KernelEnsemble
-    from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
+    from bo_stream.campaign.outcomes.observations import Observations
 
 __all__ = ["DATA", "REGISTRY", "Proposal", "Registered", "Rule", "View", "register"]
 
@@ -58,7 +58,7 @@ class View:
     """
 
     model: Model | None
-    data: Observations | PartlyObserved
+    data: Observations
     domain: Domain
     pending: Tensor
     failed: Tensor

@@ -15,7 +15,7 @@ from torch import Tensor
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.history import Decision, Entry, NewTrials, Trial, TrialHistory
 from bo_stream.campaign.ledger import Ledger
-from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
+from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
@@ -130,7 +130,7 @@ class CampaignState:
         return free.nonzero().squeeze(-1)
 
     @property
-    def observations(self) -> Observations | PartlyObserved:
+    def observations(self) -> Observations:
         """All outcomes that are learned from; of several, the points of the trials with some."""
         engine = self.engine
         if engine.only is not None:
@@ -140,7 +140,7 @@ class CampaignState:
         rows = [(t, values) for t, values in rows if not all(map(math.isnan, values))]
         Y = torch.tensor([values for _, values in rows], dtype=torch.float64)
         Y = Y.reshape(-1, len(engine.outcomes.columns)).to(engine.like)
-        return PartlyObserved(self.points([t for t, _ in rows]), Y)
+        return Observations(self.points([t for t, _ in rows]), Y)
 
     def points(self, trials: list[Trial]) -> Tensor:
         """Inputs of trials as the surrogate's, ``n x d``."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.learner import Learner, Stage, falling_back
 from bo_stream.campaign.outcomes.count import latent_surrogate
-from bo_stream.campaign.outcomes.observations import Observations, PartlyObserved
+from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.recommendation import region_of_best
 from bo_stream.campaign.records import Row
@@ -186,7 +186,7 @@ class Engine:
 
     def view(
         self,
-        data: Observations | PartlyObserved,
+        data: Observations,
         pending: Tensor,
         failed: Tensor,
         free: Tensor | None = None,

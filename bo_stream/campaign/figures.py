@@ -133,7 +133,7 @@ def front(state: CampaignState) -> Figure:
     """
     told, best = _told(state), results.front(state)
     feasible = state.settings.outcomes.feasible(told)
-    first, *others = state.settings.outcomes.objectives
+    first, *others = state.settings.outcomes.goals
     figure, panels = _panels(len(others))
     for ax, other in zip(panels, others, strict=True):
         good, bad = told[feasible], told[~feasible]

@@ -83,13 +83,8 @@ def find_trials(ids: Iterable[Any], history: TrialHistory) -> list[Trial]:
     Raises:
         InputError: for unknown or repeated ids.
     """
-    wanted = list(ids)
-    whole = [not isinstance(id, bool) and isinstance(id, int | np.integer) for id in wanted]
-    unknown = [
-        id
-        for id, ok in zip(wanted, whole, strict=True)
-        if not ok or not 0 <= id < len(history.trials)
-    ]
+    wanted, known = list(ids), range(len(history.trials))
+    unknown = [id for id in wanted if isinstance(id, bool) or id not in known]
     if unknown:
         raise InputError(
             f"trial ids, 0 to {len(history.trials) - 1}" if history.trials else "no trial id yet",
@@ -174,8 +169,7 @@ def _trial_ids(frame: pd.DataFrame) -> list[Any]:
     if not _names_trials(frame) and isinstance(frame.index, pd.RangeIndex):
         return [None] * len(frame)
     cells = frame["trial"].tolist() if "trial" in frame else frame.index.tolist()
-    ids = [None if (is_scalar(cell) and pd.isna(cell)) or cell == "" else cell for cell in cells]
-    return [int(id) if isinstance(id, float) and id.is_integer() else id for id in ids]
+    return [None if (is_scalar(cell) and pd.isna(cell)) or cell == "" else cell for cell in cells]
 
 
 def _own_trials(frame: pd.DataFrame, space: Space, history: TrialHistory) -> list[Trial]:
@@ -250,7 +244,7 @@ def _moved(
         apart = (space.encode(values) - space.encode(asked)).abs() / (high - low)
         refused = (apart > MIXED_UP).numpy()
     if refused.any():
-        row, i = (int(number) for number in np.argwhere(refused)[0])
+        row, i = np.argwhere(refused)[0].tolist()
         kind, both = space.kinds[i], np.array([asked[row, i], values[row, i]])
         before, got = kind.labels(both) if isinstance(kind, Category) else told_apart(*both)
         within = "" if exactly else f", or within {MIXED_UP:.0%} of its range"

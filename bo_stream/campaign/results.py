@@ -25,7 +25,7 @@ from bo_stream.campaign.outcomes.front import (
     spread_out,
 )
 from bo_stream.campaign.outcomes.front import hypervolume as measured_volume
-from bo_stream.campaign.outcomes.observations import PartlyObserved
+from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.recommendation import (
     APART,
@@ -204,7 +204,7 @@ def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFr
     """Recommended settings by several outcomes; for None the model's front."""
     if not 0.0 <= least <= 1.0:
         raise InputError("feasible, a probability", repr(least), "For example 0.95.")
-    predictions, data = _predictions(state), cast(PartlyObserved, state.observations)
+    predictions, data = _predictions(state), state.observations
     given = predictions, state.engine.feasible, data, least
     chosen = _front_points(*given) if n is None else _recommended_points(*given, n)
     frame, X = _settings_at(state, chosen)
@@ -271,7 +271,7 @@ def _front_of(told: pd.DataFrame, outcomes: OutcomeSet) -> pd.DataFrame:
     frame = told[outcomes.feasible(told)]
     values = torch.from_numpy(outcomes.signed(frame))
     kept = frame[is_non_dominated(values).numpy()] if len(frame) else frame
-    return kept.sort_values(outcomes.objectives, kind="stable")
+    return kept.sort_values(list(outcomes.goals), kind="stable")
 
 
 def _predictions_of(
@@ -290,9 +290,9 @@ def _predictions_of(
     """
     outcomes, here = predictions.outcomes, predictions.at(X)
     columns: dict[str, np.ndarray] = {}
-    for j, (column, sign) in enumerate(zip(outcomes.columns, outcomes.signs, strict=True)):
-        start = "" if outcomes.objectives == [column] else f"{column}_"
-        shown = _summary(here.distribution(j), sign, interval and column in outcomes.goals)
+    for j, one in enumerate(outcomes.measured):
+        start = "" if list(outcomes.goals) == [one.column] else f"{one.column}_"
+        shown = _summary(here.distribution(j), one.sign, interval and one.column in outcomes.goals)
         columns |= {f"{start}{name}": values for name, values in shown.items()}
     if outcomes.constraints or outcomes.completed:
         columns["feasible"] = here.feasible.numpy()
@@ -303,7 +303,7 @@ def _predictions_of(
 def _recommended_points(
     predictions: OutcomePredictions,
     where: FeasibleSet,
-    data: PartlyObserved,
+    data: Observations,
     least: float,
     count: int,
 ) -> Tensor:
@@ -339,7 +339,7 @@ def _recommended_points(
 
 @torch.no_grad()
 def _front_points(
-    predictions: OutcomePredictions, where: FeasibleSet, data: PartlyObserved, least: float
+    predictions: OutcomePredictions, where: FeasibleSet, data: Observations, least: float
 ) -> Tensor:
     """The front of the model by expected outcomes, at most `SHOWN` of it; as above."""
     X, rows = _candidates(predictions, where, data, least)
@@ -351,7 +351,7 @@ def _front_points(
 
 
 def _candidates(
-    predictions: OutcomePredictions, where: FeasibleSet, data: PartlyObserved, least: float
+    predictions: OutcomePredictions, where: FeasibleSet, data: Observations, least: float
 ) -> tuple[Tensor, Tensor]:
     """Feasible points of a pool, and their rows; or the measured and the best points of a box."""
     space = where.space

@@ -17,7 +17,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.history import Entry
 from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.space import numbers
-from bo_stream.campaign.space.columns import column, told_apart, truths
+from bo_stream.campaign.space.columns import told_apart, truths
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.surrogates.counts import CountGP
@@ -65,24 +65,20 @@ class Count(Outcome):
             ((column, kind),) = plain.items()
         else:
             column, name = plain.pop("column", None), plain.pop("likelihood", None)
-            if name not in LIKELIHOODS:
-                known = ", ".join(LIKELIHOODS)
-                raise InputError(f"a likelihood, one of {known}", repr(name), "Choose one.")
             kind = from_plain("likelihood", {"name": name, **plain})
         if type(kind) not in LIKELIHOODS.values():
             kinds = ", ".join(one.__name__ for one in LIKELIHOODS.values())
             raise InputError(f"a likelihood of counts, {kinds}", repr(kind), EXAMPLE)
         outcome = cls(column, kind)
-        if asdict(kind).get("classes") is not None:
-            raise InputError("outcomes 0 and 1", "classes", "Code them as 0 and 1.")
-        if outcome.is_truth and outcome.second is not None:
-            raise InputError("no trials for yes and no", "trials", "Use Binomial(trials=...).")
+        known = {name for name, value in asdict(kind).items() if value is not None}
+        if outcome.is_truth and known & {"classes", "trials"}:
+            remedy = "Code outcomes as 0 and 1, or use Binomial(trials=...)."
+            raise InputError("neither trials nor classes for yes and no", repr(kind), remedy)
         names = [column] if outcome.is_truth else [column, outcome.second]
-        if not all(isinstance(name, str) and name.strip() for name in names):
-            size = "" if outcome.is_truth else f" and of {kind.size_name}"
-            raise InputError(f"columns of counts{size}", ", ".join(map(repr, names)), EXAMPLE)
-        if len(set(names)) < len(names):
-            raise InputError("different columns", ", ".join(map(repr, names)), "Rename one.")
+        texts = all(isinstance(name, str) and name.strip() for name in names)
+        if not texts or len(set(names)) < len(names):
+            sizes = "" if outcome.is_truth else f" and of {kind.size_name}"
+            raise InputError(f"columns of counts{sizes}", ", ".join(map(repr, names)), EXAMPLE)
         return outcome
 
     def check_settings(
@@ -174,11 +170,11 @@ class Count(Outcome):
         """Rows from which nothing is learned: without a count, and of 0 of 0."""
         if self.column not in frame:
             return {}
-        cells = frame.reindex(columns=self.columns).apply(pd.to_numeric, errors="coerce")
-        empty = (cells == 0.0).all(axis=1) & (self.second is not None)
-        pending = column(frame, self.column).isna()
-        rows = {f"without {self.column} yet": pending, "with 0 of 0": empty}
-        return {what: mask.to_numpy(bool) for what, mask in rows.items()}
+        rows = {f"without {self.column} yet": frame[self.column].isna().to_numpy()}
+        if self.second in frame:
+            cells = frame[self.columns].apply(pd.to_numeric, errors="coerce")
+            rows["with 0 of 0"] = (cells == 0.0).all(axis=1).to_numpy()
+        return rows
 
     def shown(self, entries: Sequence[Entry | None]) -> dict[str, np.ndarray]:
         """Sizes, counts, and the observed rates as ``y``."""

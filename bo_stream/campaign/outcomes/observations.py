@@ -9,13 +9,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-__all__ = ["SPREADS", "Observations", "PartlyObserved", "least_learned"]
+__all__ = ["SPREADS", "Observations", "least_learned"]
 
 TOP, LATEST, BEST = 256, 64, 16
-
-MOST = 256
-"""Number of points up to which all may matter for the next trials of several outcomes; of more,
-the latest do and the best by each outcome."""
+"""Number of the highest outcomes, in all, and of the latest ones that the best point is among, and
+of points where a search for it begins."""
 
 SPREADS = 20.0
 """Worse outcomes than so many spreads below the median are learned as if they were there."""
@@ -32,7 +30,7 @@ class Observations:
 
     Attributes:
         X: ``n x d``.
-        Y: ``n x 1``, to be maximised.
+        Y: ``n x 1``, to be maximised; of several outcomes ``n x m``, NaN where one is missing.
         Yvar: ``n x 1``, or None where noise is learned. Of counts: their trials or exposures.
         batches: Number of batches.
         counts: Whether the outcomes are counts.
@@ -70,8 +68,14 @@ class Observations:
 
     @property
     def _values(self) -> Tensor:
-        """What orders the points, ``n``: outcomes, or the rates of counts."""
-        return (self.Y / self.Yvar if self.counts and self.Yvar is not None else self.Y)[:, 0]
+        """What orders the points, ``n x m``: outcomes, or the rates of counts."""
+        return self.Y / self.Yvar if self.counts and self.Yvar is not None else self.Y
+
+    @property
+    def complete(self) -> tuple[Tensor, Tensor]:
+        """Points ``k x d`` with all outcomes, and the first outcome there, ``k``."""
+        rows = ~self.Y.isnan().any(-1)
+        return self.X[rows], self.Y[rows, 0]
 
     @property
     def range(self) -> Tensor:
@@ -84,52 +88,22 @@ class Observations:
         return float(self.Yvar.median()) if self.counts and self.Yvar is not None else None
 
     def candidates(self) -> Tensor:
-        """Points that may be the best one: those of the highest outcomes, and the latest.
+        """Points that may matter for the next trials: of the highest outcomes, and the latest.
 
         Their number is bounded whatever n is.
         """
-        n = len(self.X)
+        n, m = self.Y.shape
         if n <= TOP + LATEST:
             return self.X
-        top = self._values[: n - LATEST].topk(TOP).indices.sort().values
-        return torch.cat([self.X[top], self.X[n - LATEST :]])
-
-    def best(self) -> Tensor:
-        """The points of the highest outcomes, best first, ``k x d``."""
-        return self.X[self._values.topk(min(BEST, len(self.Y))).indices]
-
-
-@dataclass(frozen=True)
-class PartlyObserved:
-    """Outcomes of trials of which some may be missing.
-
-    Attributes:
-        X: ``n x d``.
-        Y: ``n x m``, objectives to be maximised; NaN where an outcome is missing.
-    """
-
-    X: Tensor
-    Y: Tensor
-    typical_size: None = None
-
-    @property
-    def complete(self) -> tuple[Tensor, Tensor]:
-        """Points ``k x d`` of the trials with all outcomes, and the first outcome there, ``k``."""
-        rows = ~self.Y.isnan().any(-1)
-        return self.X[rows], self.Y[rows, 0]
-
-    def candidates(self) -> Tensor:
-        """Points that may matter for the next trials, at most `MOST`: the best by each outcome."""
-        n, m = self.Y.shape
-        if n <= MOST:
-            return self.X
-        old = self.Y[: n - LATEST].nan_to_num(-torch.inf)
-        best = [column.topk((MOST - LATEST) // m).indices for column in old.unbind(-1)]
+        old = self._values[: n - LATEST].nan_to_num(-torch.inf)
+        best = [values.topk(TOP // m).indices for values in old.unbind(-1)]
         return self.X[torch.cat([*best, torch.arange(n - LATEST, n)]).unique()]
 
     def best(self) -> Tensor:
-        """The latest points, ``k x d``."""
-        return self.X[-LATEST:]
+        """The points of the highest outcomes, best first, ``k x d``; of several the latest ones."""
+        if self.Y.shape[-1] > 1:
+            return self.X[-LATEST:]
+        return self.X[self._values[:, 0].topk(min(BEST, len(self.Y))).indices]
 
 
 def least_learned(Y: Tensor) -> float:

@@ -16,15 +16,13 @@ from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.history import Entry, Trial
 from bo_stream.campaign.names import RESERVED, RESULTS, constraint_in_spelling
 from bo_stream.campaign.outcomes.count import Count
-from bo_stream.campaign.outcomes.goals import FAILURES, SPELLINGS, spelled
+from bo_stream.campaign.outcomes.goals import Failures, spelled
 from bo_stream.campaign.outcomes.outcome import Completed, Measured, Outcome
 from bo_stream.errors import InputError, UnsupportedError
 
 __all__ = ["OutcomeSet", "on_inputs", "read_goal", "spelled_constraints"]
 
-DIRECTIONS = ("maximise", "minimise")
 EXAMPLE = 'For example {"yield": "maximise", "cost": "minimise"}.'
-OWN = tuple(name for name in RESERVED if name != "y")
 
 
 def on_inputs(text: Any, inputs: Collection[str]) -> bool:
@@ -57,23 +55,17 @@ def read_goal(goal: Any) -> tuple[Any, str]:
     Several objectives stay a mapping.
 
     Raises:
-        InputError: for a mapping that is none of columns and goals.
+        InputError: for a mapping of several columns, one of which is to be learned.
     """
     if not isinstance(goal, Mapping):
         return spelled(goal), "y"
     goals = {column: spelled(one) for column, one in goal.items()}
-    for column, one in goals.items():
-        if not isinstance(column, str) or not column.strip() or column in OWN:
-            raise InputError("columns of outcomes and their goals", repr(column), EXAMPLE)
-        if one not in DIRECTIONS and (one != "learn" or len(goals) > 1):
-            known = ", ".join((*DIRECTIONS, *SPELLINGS))
-            raise InputError(f"a goal for {column!r}, one of {known}", repr(one), "Choose one.")
-    if not goals:
-        raise InputError("at least one outcome and its goal", "none", EXAMPLE)
-    if len(goals) > 1:
-        return goals, "y"
-    ((column, one),) = goals.items()
-    return one, column
+    if len(goals) == 1:
+        ((column, one),) = goals.items()
+        return one, column
+    if "learn" in goals.values():
+        raise InputError("maximise or minimise for each of several outcomes", "learn", EXAMPLE)
+    return goals, "y"
 
 
 @dataclass(frozen=True)
@@ -101,8 +93,8 @@ class OutcomeSet:
         column: str,
         constraints: Iterable[Any],
         inputs: Collection[str],
-        failures: Any = "ignored",
-        reference: Any = None,
+        failures: Failures = "ignored",
+        reference: Mapping[str, float] | None = None,
         count: Count | None = None,
         variance: float | None = None,
     ) -> Self:
@@ -113,7 +105,7 @@ class OutcomeSet:
             column: Column of the only objective.
             constraints: All constraints; those that name inputs alone are none on outcomes.
             inputs: Names of the inputs.
-            failures: What failed trials are; one of `FAILURES`.
+            failures: Whether failed trials are infeasible or ignored.
             reference: The reference point of several objectives, by column.
             count: The only objective, if it is a count.
             variance: Variance of the noise of every outcome, if it is known.
@@ -123,9 +115,6 @@ class OutcomeSet:
             UnsupportedError: for constraints on outcomes, or infeasible failures, and ``learn`` or
                 counts.
         """
-        if failures not in FAILURES:
-            known = ", ".join(FAILURES)
-            raise InputError(f"failures, one of {known}", repr(failures), "Choose one.")
         goals = goal if isinstance(goal, Mapping) else {column: goal}
         texts = [c for c in constraints if c is not None and not callable(c)]
         found = tuple(
@@ -169,7 +158,7 @@ class OutcomeSet:
             goals, measured = {count.column: goal}, (count,)
         taken = {*inputs, *RESERVED} if count else {*inputs, *RESERVED} - {"y"}
         for name in (name for one in measured for name in one.columns):
-            if name in taken:
+            if name in taken or not name.strip():
                 raise InputError("outcomes with names of their own", repr(name), "Rename it.")
         return cls(goals, measured, found, completed, read_reference(reference, goal))
 
@@ -181,7 +170,7 @@ class OutcomeSet:
                 warnings.warn(
                     f"{name!r} in a constraint names no input, and is an outcome to be told. If "
                     f"{near[0]!r} is meant, correct it and choose another name for the campaign.",
-                    stacklevel=4,
+                    stacklevel=5,
                 )
 
     @property
@@ -197,7 +186,7 @@ class OutcomeSet:
     @property
     def results(self) -> list[str]:
         """Columns of predictions and recommendations."""
-        others = [column for column in self.columns if [column] != self.objectives]
+        others = [column for column in self.columns if [column] != list(self.goals)]
         parts = ("mean", "sd", "lower", "upper")
         return [*RESULTS, *(f"{column}_{part}" for column in others for part in parts)]
 
@@ -207,11 +196,6 @@ class OutcomeSet:
         return self.measured if self.completed is None else (*self.measured, self.completed)
 
     @property
-    def objectives(self) -> list[str]:
-        """Columns of the objectives."""
-        return list(self.goals)
-
-    @property
     def joint(self) -> bool:
         """Whether there is more to learn than one outcome without a constraint."""
         return len(self.learned) > 1 or bool(self.constraints)
@@ -219,17 +203,11 @@ class OutcomeSet:
     # -- what is learned, objectives to be maximised -----------------------------------------------
 
     @property
-    def signs(self) -> list[float]:
-        """Factors of what is measured that make larger ones better."""
-        return [one.sign for one in self.measured]
-
-    @property
     def reference_point(self) -> list[float] | None:
         """The reference point; None if it is inferred."""
-        given = self.reference
-        if given is None:
+        if self.reference is None:
             return None
-        return [one.sign * given[one.column] for one in self.measured[: len(self.goals)]]
+        return [one.sign * self.reference[one.column] for one in self.measured[: len(self.goals)]]
 
     def weights(self) -> list[tuple[list[float], float]]:
         """Of every constraint: coefficients of the signed outcomes in order, and the bound."""
@@ -248,15 +226,13 @@ class OutcomeSet:
 
     def feasible(self, frame: pd.DataFrame) -> np.ndarray:
         """Whether rows of outcomes satisfy every constraint, ``n``."""
-        ok = np.ones(len(frame), dtype=bool)
-        for one in self.constraints:
-            ok &= np.asarray(one.excess(frame) <= 0.0)
-        return ok
+        held = [np.asarray(one.excess(frame) <= 0.0) for one in self.constraints]
+        return np.logical_and.reduce([np.ones(len(frame), dtype=bool), *held])
 
     def signed(self, frame: pd.DataFrame) -> np.ndarray:
         """Objectives in rows of outcomes, ``n x k``."""
-        signs = self.signs[: len(self.goals)]
-        return frame[self.objectives].to_numpy(np.float64) * np.array(signs)
+        objectives = self.measured[: len(self.goals)]
+        return np.stack([one.sign * frame[one.column].to_numpy(float) for one in objectives], -1)
 
     # -- frames ----------------------------------------------------------------------------------
 
@@ -296,19 +272,18 @@ def _sign(column: str, goals: Mapping[str, str], limits: Iterable[LinearConstrai
     return -1.0 if all(one.coefficients.get(column, 0.0) >= 0.0 for one in limits) else 1.0
 
 
-def read_reference(reference: Any, goal: Any) -> dict[str, float] | None:
-    """The reference point of a hypervolume by the columns of the goals; None for none."""
-    if reference is None:
-        return None
+def read_reference(reference: Mapping[str, float] | None, goal: Any) -> Mapping[str, float] | None:
+    """The reference point of a hypervolume by the columns of the goals; None for none.
+
+    Raises:
+        InputError: unless it has a number for each of several objectives.
+    """
     columns = list(goal) if isinstance(goal, Mapping) else []
-    given = dict(reference) if isinstance(reference, Mapping) else {}
-    numeric = (isinstance(x, int | float) and math.isfinite(x) for x in given.values())
-    if not columns or set(given) != set(columns) or not all(numeric):
+    if reference is not None and (not columns or set(reference) != set(columns)):
+        several = f"a reference with a number for each of {', '.join(columns)}"
         raise InputError(
-            f"a reference with a finite number for each of {', '.join(columns)}"
-            if columns
-            else "no reference for one objective",
+            several if columns else "no reference for one objective",
             repr(reference),
             "Give the worst outcomes of interest, or leave it out.",
         )
-    return {column: float(given[column]) for column in columns}
+    return reference

@@ -122,7 +122,7 @@ def test_other_columns_and_other_answers_are_refused() -> None:
         ({"outcome": {"lon": Bernoulli()}}, "names of their own"),
         ({"outcome": {"y": Bernoulli()}}, "names of their own"),
         ({"outcome": {"value": StudentT()}}, "a likelihood of counts"),
-        ({"outcome": {"column": "k", "likelihood": "binomal"}}, "one of binomial"),
+        ({"outcome": {"column": "k", "likelihood": "binomal"}}, "one of bernoulli, binomial"),
         ({"outcome": {"column": "k", "likelihood": "poisson", "trials": "n"}}, "of 'poisson'"),
     ],
 )
