@@ -13,8 +13,6 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any, Protocol
 
-import numpy as np
-import pandas as pd
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import PosteriorMean
@@ -25,11 +23,13 @@ from acquisitions import Maximised
 from acquisitions.maximised import rank_by_mean
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
+from bo_stream.campaign.engine import Engine
+from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.randomness import evaluating, proposing
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from experiments.common.loops.bo_config import LoopConfig
-from experiments.common.loops.run import PARTS, SimulatedCampaign, SimulatedRun
+from experiments.common.loops.run import PARTS, SimulatedRun
 from experiments.common.records import Clock, TimedRow, clock, environment
 from experiments.common.tables import write_table
 
@@ -143,8 +143,9 @@ class BOLoop(SimulatedRun):
             restandardise=False,
         )
         search = Maximised(build_acquisition, optimiser, c.baseline_size)
-        campaign = SimulatedCampaign(settings, make_surrogate, search, self.bounds)
-        super().__init__(campaign, c.steps, COLUMNS, callback, clock)
+        stages = [Stage(make_surrogate, c.fit, search)]
+        engine = Engine(settings, lambda _: stages, like=self.bounds)
+        super().__init__(engine, c.steps, COLUMNS, callback, clock)
 
     def start(self, X: Tensor | None = None, Y: Tensor | None = None) -> dict[str, Any]:
         """Step 0: evaluate the initial design, build and fit the surrogate.
@@ -159,18 +160,17 @@ class BOLoop(SimulatedRun):
         """
         self._check_not_started()
         if X is None:
-            return self._take_step(lambda: self.campaign.ask(self.config.num_initial))
-        return self._take_step(lambda: self.campaign.enqueue(self._frame(X)), Y)
+            return self._take_step(lambda: self._proposed(self.config.num_initial))
+        return self._take_step(lambda: X, Y)
 
     def preload(self, X: Tensor, Y: Tensor) -> None:
         """Observe data that no step asked for and whose seconds no row counts."""
         self._check_started()
-        self.campaign.ledger.row = self._new_row()
-        self.campaign.tell(self._frame(X).assign(y=Y[:, 0].cpu().double().numpy()))
+        self.engine.observe(X, Y, None, self._new_row())
 
     def observations(self) -> tuple[Tensor, Tensor]:
         """X and Y of all evaluations so far, in order, without those that failed."""
-        data = self.campaign.state.observations
+        data = self._learner.data
         return data.X, data.Y
 
     def save(self, path: str | PathLike[str], **facts: Any) -> None:
@@ -189,20 +189,17 @@ class BOLoop(SimulatedRun):
     def _q(self) -> int:
         return self.config.q
 
-    def _evaluate(self, trials: pd.DataFrame) -> Tensor:
+    def _evaluate(self, trials: Tensor) -> Tensor:
         """The problem's values, whose noise depends on seed and step alone."""
-        points = self.campaign.space.encode(trials[list(self.campaign.space.names)].to_numpy())
         with evaluating(self.config.seed, len(self._rows), self.bounds.device):
-            return self.problem(points.to(self.bounds))
+            return self.problem(trials.to(self.bounds))
 
-    def _tell(self, trials: pd.DataFrame, values: Tensor, row: TimedRow) -> None:
-        trials = trials.assign(y=values[:, 0].cpu().double().numpy())
-        good = np.isfinite(trials["y"])
+    def _tell(self, trials: Tensor, values: Tensor, row: TimedRow) -> None:
+        good, points = values[:, 0].isfinite(), trials.to(self.bounds)
         row["failed"] = int((~good).sum())
-        if not good.all():
-            self.campaign.fail(trials.index[~good], "no finite value")
+        self._failed = torch.cat([self._failed, points[~good]])
         if good.any():
-            self.campaign.tell(trials[good])
+            self.engine.observe(points[good], values[good], None, row)
 
     def _score(self, model: StreamingGP, row: TimedRow) -> None:
         points, values = self.observations()
@@ -217,17 +214,15 @@ class BOLoop(SimulatedRun):
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _frame(self, X: Tensor) -> pd.DataFrame:
-        """A frame of points."""
-        return pd.DataFrame(X.cpu().double().numpy(), columns=list(self.campaign.space.names))
-
     def _recommend(self, model: StreamingGP) -> Tensor:
         """Maximiser of the posterior mean over the box and the observed points, ``1 x d``."""
         with proposing(self.config.seed, len(self._rows), self.bounds.device):
             X, value = optimize_acqf(
                 PosteriorMean(model), self.bounds, q=1, num_restarts=4, raw_samples=128
             )
-        known, best = rank_by_mean(model, self.campaign.candidates(), self.config.baseline_size)
+        known, best = rank_by_mean(
+            model, self._learner.data.candidates(), self.config.baseline_size
+        )
         return X if value is not None and float(value) > best else known[:1]
 
 

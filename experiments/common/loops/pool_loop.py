@@ -13,20 +13,21 @@ from math import isfinite
 from os import PathLike
 from typing import Any, cast
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from acquisitions import Proposal, Rule, View
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.engine import Engine
+from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError
 from bo_stream.scores import marginals, noise_variance, score
 from experiments.common.loops.pool_config import PoolConfig, PoolData, Split
-from experiments.common.loops.run import PARTS, SimulatedCampaign, SimulatedRun
+from experiments.common.loops.run import PARTS, SimulatedRun
 from experiments.common.records import Clock, TimedRow, clock, environment
 from experiments.common.tables import write_table
 
@@ -116,19 +117,20 @@ class PoolLoop(SimulatedRun):
         )
         space = Pool(table)
         settings = Settings(space=space, goal="learn", seed=c.seed, initial=2, fit=c.fit)
-        campaign = SimulatedCampaign(settings, self._make, _ByPolicy(self), cells.X)
-        super().__init__(campaign, c.steps, _COLUMNS, callback, clock)
+        stages = [Stage(self._make, c.fit, _ByPolicy(self))]
+        engine = Engine(settings, lambda _: stages, like=cells.X)
+        self._every, self._observed = places, list[tuple[Tensor, Tensor]]()
+        super().__init__(engine, c.steps, _COLUMNS, callback, clock)
 
     @property
     def queried(self) -> Tensor:
         """Indices of all cells queried, in order."""
-        return self._cells_of(self.campaign.trials())
+        return torch.cat([self._every[:0], *(cells for cells, _ in self._observed)])
 
     @property
     def readings(self) -> Tensor:
         """Readings of these cells as observed, ``n x 1``; NaN where a reading failed."""
-        Y = torch.tensor(self.campaign.trials()["y"].to_numpy(np.float64))
-        return Y.unsqueeze(-1).to(self.cells.X)
+        return torch.cat([self.cells.Y[:0], *(Y for _, Y in self._observed)])
 
     @property
     def pool(self) -> Tensor:
@@ -145,8 +147,7 @@ class PoolLoop(SimulatedRun):
             InputError: if fewer than two of these cells have a finite reading.
         """
         self._check_not_started()
-        initial = pd.DataFrame({"place": self.split.initial.tolist()})
-        return self._take_step(lambda: self.campaign.enqueue(initial))
+        return self._take_step(lambda: torch.arange(len(self.split.initial)))
 
     def observations(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """X, Y and Yvar of all readings as observed, in order, without those that failed."""
@@ -196,28 +197,28 @@ class PoolLoop(SimulatedRun):
             )
         return chosen
 
-    def _evaluate(self, trials: pd.DataFrame) -> Tensor:
-        return self.split.observed[self._cells_of(trials)]
+    def _free(self) -> Tensor:
+        return (~torch.isin(self._every, self.queried)).nonzero()[:, 0].cpu()
 
-    def _tell(self, trials: pd.DataFrame, values: Tensor, row: TimedRow) -> None:
-        good = values[:, 0].isfinite()
-        cells, known = self._cells_of(trials), good.cpu().numpy()
-        Y, noise = values[good], self.split.noise
+    def _evaluate(self, trials: Tensor) -> Tensor:
+        return self.split.observed[self._every[trials]]
+
+    def _tell(self, trials: Tensor, values: Tensor, row: TimedRow) -> None:
+        good, cells, noise = values[:, 0].isfinite(), self._every[trials], self.split.noise
+        X, Y = self.cells.X[cells[good]], values[good]
         Yvar = None if noise is None else noise[cells][good]
         row["clipped"], row["failed"], density = 0, int((~good).sum()), float("nan")
         if row["step"] and len(Y):
-            X, model = self.cells.X[cells[good]], self._built()
+            model = self._built()
             with row.timed("score_seconds"):
                 density = float(model.log_predictive(X, Y, Yvar))
             kept = self._clipped(model, X, Y, Yvar)
             row["clipped"], Y = int((kept != Y).sum()), kept
-        if not known.all():
-            self.campaign.fail(trials.index[~known], "no finite reading")
-        if known.any():
-            told = trials[known].assign(y=Y[:, 0].cpu().double().numpy())
-            if Yvar is not None:
-                told["yvar"] = Yvar[:, 0].cpu().double().numpy()
-            self.campaign.tell(told)
+        readings = torch.full_like(values, float("nan"))
+        readings[good] = Y
+        self._observed.append((cells, readings))
+        if len(Y):
+            self.engine.observe(X, Y, Yvar, row)
         row["log_predictive"] = density  # of the readings before they were clipped
 
     def _score(self, model: StreamingGP, row: TimedRow) -> None:
@@ -234,10 +235,6 @@ class PoolLoop(SimulatedRun):
         row["observation"] = self.config.observation
 
     # -- pieces ----------------------------------------------------------------------------------
-
-    def _cells_of(self, trials: pd.DataFrame) -> Tensor:
-        """Indices of the trials' cells."""
-        return torch.tensor(trials["place"].to_numpy(), device=self.cells.X.device)
 
     def _clipped(self, model: StreamingGP, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Tensor:
         """Readings clipped to ``clip`` predictive standard deviations around their mean."""

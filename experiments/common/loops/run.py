@@ -15,19 +15,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from acquisitions import Rule
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.campaign import Campaign
-from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.engine import Engine
-from bo_stream.campaign.learner import Stage
-from bo_stream.campaign.ledger import Ledger
-from bo_stream.campaign.settings import Settings
-from bo_stream.campaign.storage.store import MemoryStore
+from bo_stream.campaign.learner import Learner
 from bo_stream.errors import DtypeError, InputError, ShapeError, StateError
 from experiments.common.records import Clock, TimedRow
 
-__all__ = ["OPTIMISER", "PARTS", "SimulatedCampaign", "SimulatedRun"]
+__all__ = ["OPTIMISER", "PARTS", "SimulatedRun"]
 
 PARTS = ("fit", "acquisition", "evaluation", "update")
 """Parts that the seconds of a step are divided into."""
@@ -35,45 +29,11 @@ OPTIMISER = ("fit_seconds", "acquisition_seconds", "update_seconds")
 """Columns of the seconds that the optimiser spends, without evaluation and scoring."""
 
 
-class SimulatedCampaign(Campaign):
-    """A campaign in memory, in any dtype and on any device.
-
-    Args:
-        settings: Its settings.
-        make: Builds the surrogate.
-        rule: Chooses the next trials once there is a surrogate.
-        like: A tensor of the dtype and device to use.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        make: Callable[..., StreamingGP],
-        rule: Rule,
-        like: Tensor,
-    ) -> None:
-        store = MemoryStore()
-        store.create("study", settings.to_dict())
-        stages = [Stage(make, settings.fit, rule)]
-        engine = Engine(settings, lambda _: stages, like=like)
-        self.ledger, self._callbacks = Ledger(store, "study", settings), ()
-        self.state = CampaignState(self.ledger, engine)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the surrogate's inputs and outcomes."""
-        return self.state.engine.like.dtype
-
-    def candidates(self) -> Tensor:
-        """A bounded number of observed points that the best one is among."""
-        return self.state.observations.candidates()
-
-
 class SimulatedRun(ABC):
     """A table of steps, each asked, evaluated, told, fitted and recorded.
 
     Args:
-        campaign: The campaign.
+        engine: What decides.
         steps: Number of steps after step 0.
         columns: Columns of the table.
         callback: Called with every row when it is recorded.
@@ -82,13 +42,16 @@ class SimulatedRun(ABC):
 
     def __init__(
         self,
-        campaign: SimulatedCampaign,
+        engine: Engine,
         steps: int,
         columns: Iterable[str],
         callback: Callable[[dict[str, Any]], None] | None,
         clock: Clock,
     ) -> None:
-        self.campaign, self.callback = campaign, callback
+        self.engine, self.callback = engine, callback
+        self._asks, self._asked, self._chosen_at = 0, 0, 0
+        none = engine.like.new_empty(0, engine.settings.space.dim)
+        self._ahead, self._failed = none, none
         self._steps, self._columns = steps, tuple(columns)
         self._rows: list[dict[str, Any]] = []
         self._clock, self._inside_step = clock, False
@@ -96,7 +59,7 @@ class SimulatedRun(ABC):
     @property
     def model(self) -> StreamingGP | None:
         """The surrogate; None before the start."""
-        return self.campaign.model
+        return self.engine.model
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -122,7 +85,7 @@ class SimulatedRun(ABC):
             StateError: before `start`, and after a step that was interrupted or failed.
         """
         self._check_started()
-        return self._take_step(lambda: self.campaign.ask(self._q))
+        return self._take_step(lambda: self._proposed(self._q))
 
     # -- what a kind of run defines --------------------------------------------------------------
 
@@ -135,13 +98,21 @@ class SimulatedRun(ABC):
     def start(self) -> dict[str, Any]:
         """Step 0: evaluate the initial trials, build and fit the surrogate."""
 
-    @abstractmethod
-    def _evaluate(self, trials: pd.DataFrame) -> Tensor:
-        """Values of the trials, ``q x 1``; NaN where an evaluation failed."""
+    def _free(self) -> Tensor | None:
+        """Rows of the pool that may be proposed; None in a box."""
+        return None
 
     @abstractmethod
-    def _tell(self, trials: pd.DataFrame, values: Tensor, row: TimedRow) -> None:
-        """Tell the campaign the values."""
+    def _evaluate(self, trials: Tensor) -> Tensor:
+        """Values of the trials, ``q x 1``; NaN where an evaluation failed.
+
+        Args:
+            trials: Points of a box, ``q x d``, or rows of the pool.
+        """
+
+    @abstractmethod
+    def _tell(self, trials: Tensor, values: Tensor, row: TimedRow) -> None:
+        """Let the engine observe the values."""
 
     @abstractmethod
     def _score(self, model: StreamingGP, row: TimedRow) -> None:
@@ -149,9 +120,7 @@ class SimulatedRun(ABC):
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _take_step(
-        self, ask: Callable[[], pd.DataFrame], values: Tensor | None = None
-    ) -> dict[str, Any]:
+    def _take_step(self, ask: Callable[[], Tensor], values: Tensor | None = None) -> dict[str, Any]:
         """One step: the trials of ``ask``, evaluated unless their values are given."""
         if self._inside_step:
             raise StateError(
@@ -160,17 +129,17 @@ class SimulatedRun(ABC):
                 "Make a new one and run it from the start.",
             )
         self._inside_step = True
-        campaign, row = self.campaign, self._new_row()
-        campaign.ledger.row = row
+        row = self._new_row()
         row["step"] = len(self._rows)
         with row.rest("acquisition_seconds"):
             trials = ask()
+        self._asks, self._asked = self._asks + 1, self._asked + len(trials)
         with row.timed("evaluation_seconds"):
             values = self._evaluate(trials) if values is None else values
-        _check_values(values, len(trials), campaign.dtype)
+        _check_values(values, len(trials), self.engine.like.dtype)
         with row.rest("update_seconds"):
             self._tell(trials, values, row)
-            campaign.state.update()
+            self.engine.update(row)
             model = self._built()
             model.process()  # bringing the posterior up to date belongs to the update
         self._account(model, row)
@@ -182,13 +151,31 @@ class SimulatedRun(ABC):
             self.callback(self._rows[-1])
         return self._rows[-1]
 
+    @property
+    def _learner(self) -> Learner:
+        return self.engine.used[0]
+
+    def _proposed(self, q: int) -> Tensor:
+        """Points or rows of the pool: chosen ahead while there are enough and no fit since."""
+        engine, data, free = self.engine, self._learner.data, self._free()
+        if len(self._ahead) < q or engine.fitted > self._chosen_at:
+            about = {"number": self._asks, "asked": self._asked}
+            view = engine.view(data, self._failed[:0], self._failed, free, **about)
+            found = engine.propose(view, q)
+            if free is not None:
+                return free[found.points]
+            ahead = found.points[:0] if found.ahead is None else found.ahead
+            self._ahead, self._chosen_at = torch.cat([found.points, ahead]), len(data.X)
+        points, self._ahead = self._ahead[:q], self._ahead[q:]
+        return points
+
     def _new_row(self) -> TimedRow:
         return TimedRow(self._columns, self._clock)
 
     def _account(self, model: StreamingGP, row: TimedRow) -> None:
         """Fill in the counts and sums of seconds."""
         row["n"], row["bytes"] = model.num_observed, model.state_bytes
-        row["behind"] = self.campaign.state.engine.behind
+        row["behind"] = self.engine.behind
         row["step_seconds"] = sum(row[f"{part}_seconds"] for part in PARTS)
         row["cpu_seconds"] = row.spent_on(OPTIMISER)
         before = self._rows[-1]["wallclock_seconds"] if self._rows else 0.0
@@ -207,10 +194,9 @@ class SimulatedRun(ABC):
     def _built(self) -> StreamingGP:
         model = self.model
         if model is None:
-            trials = self.campaign.trials()
             raise InputError(
                 "two finite values to start with",
-                f"{(trials['status'] == 'told').sum()} of {len(trials)}",
+                f"{len(self._learner.data.X)} of {self._asked}",
                 "Run it again with other initial trials, or with more of them.",
             )
         return model
