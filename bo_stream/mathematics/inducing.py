@@ -33,7 +33,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.mathematics.evidence import log_evidence
-from bo_stream.mathematics.kernels import Prior
+from bo_stream.mathematics.kernels import Prior, values_between
 from bo_stream.mathematics.linalg import bordered, chol_psd, inverse_factor
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.rows import Rows
@@ -211,7 +211,7 @@ def lowest(rank: Tensor, most: int) -> Tensor:
 
 def dense(kernel: Kernel, X: Tensor, Z: Tensor | None = None) -> Tensor:
     """Kernel matrix ``K(X, Z)`` (``K(X, X)`` without Z), float64."""
-    return kernel(X, X if Z is None else Z).to_dense().to(torch.float64)
+    return values_between(kernel, X, X if Z is None else Z).to(torch.float64)
 
 
 def diagonal(kernel: Kernel, X: Tensor) -> Tensor:

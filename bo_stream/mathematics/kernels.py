@@ -26,6 +26,7 @@ from gpytorch.kernels import (
     RBFKernel,
     ScaleKernel,
 )
+from gpytorch.settings import lazily_evaluate_kernels
 from torch import Tensor, nn
 from torch.quasirandom import SobolEngine
 
@@ -42,6 +43,7 @@ __all__ = [
     "is_product",
     "is_stationary",
     "kernel_along",
+    "values_between",
     "of_outputs",
     "product_factors",
     "scaled",
@@ -55,10 +57,18 @@ SHIFT = 1e-14
 """Added to squared distances, so that roots have derivatives at zero; these cancel to 1e-8."""
 
 
+def values_between(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
+    """Kernel values ``batch x q x q'``, as they are: gpytorch's lazy ones of a few points cost
+    twice the time.
+    """
+    with lazily_evaluate_kernels(False):
+        return kernel(X, Z).to_dense()
+
+
 def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
     """Kernel values ``batch x o x q x q'`` between ``batch x q x d`` and ``batch x q' x d``."""
     points = X.unsqueeze(-3)
-    return kernel(points, points if Z is X else Z.unsqueeze(-3)).to_dense()
+    return values_between(kernel, points, points if Z is X else Z.unsqueeze(-3))
 
 
 def frozen_kernel(kernel: Kernel) -> Kernel:
@@ -241,7 +251,7 @@ def product_factors(
 def from_origin(kernel: Kernel, Z: Tensor, outputs: int) -> Tensor:
     """The kernel between the origin and points ``k x d``, ``o x k``."""
     origin = Z.new_zeros(1, Z.shape[-1])
-    return kernel(origin, Z).to_dense().reshape(-1, len(Z)).expand(outputs, -1)
+    return values_between(kernel, origin, Z).reshape(-1, len(Z)).expand(outputs, -1)
 
 
 # -- smoother forms ----------------------------------------------------------------------------
