@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +36,11 @@ from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.history import Trial, TrialHistory
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures
-from bo_stream.campaign.outcomes.outcome import LARGEST
+from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import BudgetError, InputError, StateError
 
-__all__ = ["has_died", "read_returned", "run_campaign", "run_id"]
+__all__ = ["has_died", "run_campaign", "run_id"]
 
 NO_LIMIT = sys.maxsize
 """Number of trials where only seconds are limited."""
@@ -281,89 +281,51 @@ def _tell_outcome(campaign: RunningCampaign, id: int, returned: Any) -> str | No
     """Tell what an objective returned; or why it is no outcome."""
     if isinstance(returned, Failed):
         return returned.reason
-    settings = campaign.ledger.settings
-    counts, measured = settings.counts, settings.outcomes.measured
-    truths = counts is not None and counts.is_truth
+    measured = campaign.ledger.settings.outcomes.measured
+    shown = f"the objective returned {type(returned).__name__} {reprlib.repr(returned)}"
     try:
-        outcomes = read_returned(returned, measured[0].column, truths)
-    except ValueError as error:
-        return str(error)
-    cells: dict[str, float] = {}
-    for one in measured:
-        if one.column in outcomes:
-            cells |= one.cells(outcomes.pop(one.column))
-    cells |= {column: y for column, (y, _) in outcomes.items()}  # a size, or a wrong name
+        cells = _cells(returned, measured)
+    except Exception as error:  # the value may be of any class, and raise anything
+        return f"{shown} ({type(error).__name__}: {error})"
     try:
         campaign.tell(pd.DataFrame(cells, pd.Index([id], name="trial")))
-    except InputError as error:  # a noise variance for some outcomes only
-        return str(error)
+    except InputError as error:
+        return f"{shown}. {error}"
     if campaign.ledger.history.trials[id].status != "running":
         return None
-    if counts is not None:
-        return "the objective returned a count of 0 of 0"
     missing = [one.column for one in measured if one.column not in cells]
-    return f"the objective returned no outcome {', '.join(missing)}"
+    return f"{shown}, without outcome {', '.join(missing)}" if missing else f"{shown}: 0 of 0"
 
 
-# -- what objectives return ------------------------------------------------------------------------
-
-
-def read_returned(
-    returned: Any, column: str, truths: bool
-) -> dict[str, tuple[float, float | None]]:
-    """Outcomes and their noise variances by column; of counts, these and their sizes.
+def _cells(returned: Any, measured: Sequence[Outcome]) -> dict[str, list[Any]]:
+    """What an objective returned, as columns of one row.
 
     Args:
-        returned: A number, or a pair of the outcome and its noise variance. Arrays, tensors and
-            Series of one element count as numbers. A mapping has outcomes by name, and a pair of
-            mappings these and their noise variances.
-        column: Column of an outcome without a name.
-        truths: Whether truth values are outcomes, 1 and 0.
-
-    Raises:
-        ValueError: for anything else, saying what was returned.
+        returned: An outcome, or a pair of the outcome and its noise variance (of a count, and its
+            size). A mapping has outcomes by name, and a pair of mappings these and their noise
+            variances. Arrays, tensors and Series of one element count as numbers.
+        measured: What is measured.
     """
-    variances: Mapping[str, Any] = {}
+    second: dict[str, Any] = {}
     if isinstance(returned, tuple) and [isinstance(x, Mapping) for x in returned] == [True, True]:
-        returned, variances = returned
+        returned, second = returned[0], dict(returned[1])
     if not isinstance(returned, Mapping):
-        return {column: _outcome(returned, truths)}
-    unknown = sorted(set(variances) - set(returned))
-    if unknown or not returned:
-        raise ValueError(f"the objective returned no outcome {unknown[0] if unknown else ''}")
-    outcomes: dict[str, tuple[float, float | None]] = {}
-    for name, y in returned.items():
-        try:
-            pair = (y, variances[name]) if name in variances else y
-            outcomes[str(name)] = _outcome(pair, truths)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-    return outcomes
+        returned = {measured[0].column: returned}
+    columns, cells = {one.column: one.second for one in measured}, dict[str, list[Any]]()
+    for name, value in returned.items():
+        if isinstance(value, tuple | list) and len(value) == 2:
+            value, second[name] = value
+        cells[str(name)] = [_scalar(value)]
+    for name, value in second.items():
+        if value is not None:
+            cells[columns.get(name) or f"variance of {name}"] = [_scalar(value)]
+    return cells
 
 
-def _outcome(returned: Any, truths: bool) -> tuple[float, float | None]:
-    """An outcome, and its noise variance if there is one."""
-    pair = isinstance(returned, tuple | list) and len(returned) == 2
-    y, variance = returned if pair else (returned, None)
-    try:
-        outcome = _number(y, truths), None if variance is None else _number(variance)
-    except Exception as error:  # the value may be of any class, and raise anything
-        shown = f"{type(returned).__name__} {reprlib.repr(returned)}"
-        raise ValueError(f"the objective returned {shown} ({error})") from error
-    if not abs(outcome[0]) <= LARGEST:
-        raise ValueError(f"the objective returned {outcome[0]}")
-    return outcome
-
-
-def _number(value: Any, truths: bool = False) -> float:
-    if hasattr(value, "detach"):  # a tensor
-        value = value.detach().cpu()
-    array = np.asarray(value)
-    single = array.item() if array.size == 1 and array.dtype.kind in "biufO" else None
-    wrong = (str, bytes) if truths else (str, bytes, bool)
-    if single is None or isinstance(single, wrong):
-        raise ValueError("expected a number, or a pair (y, yvar)")
-    return float(single)
+def _scalar(value: Any) -> Any:
+    """The only element of an array, a tensor or a Series; other values as they are."""
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    return array.item() if array.size == 1 else value
 
 
 # -- who evaluates a trial -------------------------------------------------------------------------

@@ -35,4 +35,4 @@ def open_store(store: str | PathLike[str] | Store | None, readonly: bool = False
         from bo_stream.campaign.storage.sql_store import Database
     except ImportError as error:
         raise ImportError("A store needs SQLAlchemy: pip install 'bo_stream[store]'.") from error
-    return Database(store, readonly=readonly or None)
+    return Database(store, readonly=readonly)

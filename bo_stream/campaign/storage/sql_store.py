@@ -1,4 +1,4 @@
-"""Campaigns in a database: SQLite or PostgreSQL, by URL.
+"""Campaigns in a database: SQLite or PostgreSQL, by URL; and checking one.
 
 Rows of events are only added. The two newest snapshots are kept, so that their size does not grow
 with the number of fits. Events, settings and snapshots have checksums, so that damage is noticed;
@@ -21,9 +21,9 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 from urllib.parse import quote
 
@@ -56,21 +56,13 @@ from bo_stream.campaign.history import Event
 from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction
 from bo_stream.errors import InputError, StateError
 
-__all__ = [
-    "EVENTS_SINCE",
-    "Database",
-    "campaigns",
-    "defer_interrupts",
-    "explain_errors",
-    "has_tables",
-    "make",
-    "parse",
-    "structure",
-    "unsealed",
-]
+__all__ = ["Checked", "Database", "check_store", "defer_interrupts", "parse"]
 
 TIMEOUT = 60.0
 """Seconds that a writer waits for the others."""
+
+SHOWN = 12
+"""Numbers of damaged events that are shown."""
 
 KEPT = 2
 """Snapshots kept of a campaign: the newest one, and one in case it is damaged."""
@@ -147,7 +139,7 @@ class Database:
             ``postgresql://...``.
         snapshot_every: OutcomeSet after which a snapshot is saved even without a fit.
         timeout: Seconds that a writer waits for the others, in SQLite.
-        readonly: Whether nothing may be written; by default where the file is not writable.
+        readonly: Whether nothing may be written, as where the file is not writable.
 
     Raises:
         InputError: for another kind of URL, or a missing folder.
@@ -163,20 +155,24 @@ class Database:
         *,
         snapshot_every: int = SNAPSHOT_EVERY,
         timeout: float = TIMEOUT,
-        readonly: bool | None = None,
+        readonly: bool = False,
     ) -> None:
         self._url = parse(url)
         self.snapshot_every, self._timeout = snapshot_every, timeout
-        self.readonly = not _is_writable(self._url) if readonly is None else readonly
-        self._engine, self._process = make(self._url, timeout, self.readonly), os.getpid()
+        self.readonly = readonly or not _is_writable(self._url)
+        self._engine, self._process = _engine(self._url, timeout, self.readonly), os.getpid()
         self._tables_seen = False
         weakref.finalize(self, _close, self._engine, self._process)
         self._has_tables()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options: dict[str, Any] = {"snapshot_every": self.snapshot_every, "timeout": self._timeout}
-        options["readonly"] = self.readonly
-        return partial(type(self), **options), (self._url.render_as_string(hide_password=False),)
+        again = partial(
+            type(self),
+            snapshot_every=self.snapshot_every,
+            timeout=self._timeout,
+            readonly=self.readonly,
+        )
+        return again, (self._url.render_as_string(hide_password=False),)
 
     def close(self) -> None:
         """Close the connections; they are made again when they are needed."""
@@ -201,7 +197,7 @@ class Database:
     def settings(self, name: str) -> dict[str, Any] | None:
         """Settings of a campaign."""
         for (stored,) in self._read(SETTINGS, name=name):
-            settings = unsealed(name, 0, stored)
+            settings = _unsealed(name, 0, stored)
             if settings is None:
                 raise _damaged(f"damaged settings of campaign {name!r}")
             return settings
@@ -286,9 +282,9 @@ class Database:
             self._engine.dispose(close=False)
             self._process = os.getpid()
         if not self._tables_seen and _may_exist(self._url):
-            with explain_errors(self._url), self._engine.connect() as connection:
-                self._tables_seen = has_tables(connection)
-                errors = structure(connection) if self._tables_seen else ""
+            with _explain_errors(self._url), self._engine.connect() as connection:
+                self._tables_seen = _tables_exist(connection)
+                errors = _structure(connection) if self._tables_seen else ""
             if errors:
                 raise _damaged(errors)
         return self._tables_seen
@@ -297,7 +293,7 @@ class Database:
         """What a query finds; nothing while there is no campaign at all."""
         if not self._has_tables():
             return []
-        with explain_errors(self._url), self._engine.connect() as connection:
+        with _explain_errors(self._url), self._engine.connect() as connection:
             return connection.execute(query, keys).all()
 
     @contextmanager
@@ -309,7 +305,7 @@ class Database:
                 "one that is opened for reading only",
                 "Resume the campaign without readonly, or make the file and its folder writable.",
             )
-        with defer_interrupts(), explain_errors(self._url), self._engine.begin() as connection:
+        with defer_interrupts(), _explain_errors(self._url), self._engine.begin() as connection:
             if connection.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection
@@ -383,7 +379,7 @@ def parse(url: str) -> URL:
     return parsed.set(database=str(path))
 
 
-def make(url: URL, timeout: float = TIMEOUT, readonly: bool = False) -> Engine:
+def _engine(url: URL, timeout: float, readonly: bool) -> Engine:
     """The engine of a database; it connects when it is first used.
 
     Args:
@@ -448,7 +444,7 @@ def _close(engine: Engine, process: int) -> None:
 
 
 @contextmanager
-def explain_errors(url: URL) -> Iterator[None]:
+def _explain_errors(url: URL) -> Iterator[None]:
     """Raise errors of a database as a `StateError` that names the remedy."""
     try:
         yield
@@ -460,17 +456,14 @@ def explain_errors(url: URL) -> Iterator[None]:
         raise StateError(f"a database at {shown}", message, remedy) from error
 
 
-def structure(connection: Connection) -> str:
+def _structure(connection: Connection) -> str:
     """What is wrong with the pages of an SQLite file; empty if nothing is.
 
     A damaged page may read as one with fewer rows, so that this is asked before a file is used.
     """
     if connection.dialect.name != "sqlite":
         return ""
-    try:
-        rows = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
-    except SQLAlchemyError as error:
-        rows = [str(getattr(error, "orig", error))]
+    rows = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
     return "" if rows == ["ok"] else " ".join(" ".join(rows).split())
 
 
@@ -485,7 +478,7 @@ def _no_url(got: str) -> InputError:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def has_tables(connection: Connection) -> bool:
+def _tables_exist(connection: Connection) -> bool:
     """Whether a database has the tables.
 
     Raises:
@@ -516,7 +509,7 @@ def _create_tables(connection: Connection) -> None:
     """Create the tables in a writer's transaction, unless another process has."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
-    if not has_tables(connection):
+    if not _tables_exist(connection):
         _metadata.create_all(connection)
         connection.execute(insert(_layout).values(version=VERSION))
 
@@ -554,7 +547,7 @@ def _not_plain(contents: Mapping[str, Any]) -> str | None:
     return None
 
 
-def unsealed(campaign: str, number: int, stored: object) -> dict[str, Any] | None:
+def _unsealed(campaign: str, number: int, stored: object) -> dict[str, Any] | None:
     """Contents without their checksum; None if they are damaged.
 
     Args:
@@ -577,7 +570,7 @@ def _whole(campaign: str, count: int, rows: Iterable[Row[Any]]) -> list[Event]:
     """
     found: list[Event] = []
     for expected, row in enumerate(rows, count + 1):
-        event = unsealed(campaign, row.number, row.payload)
+        event = _unsealed(campaign, row.number, row.payload)
         if event is None or row.number != expected:
             raise _damaged(f"a damaged or lost event {expected} of campaign {campaign!r}")
         found.append(event)
@@ -605,6 +598,80 @@ def _checksum(number: int, about: dict[str, Any], model: bytes) -> str:
     return hashlib.sha256(plain.encode() + b"\0" + model).hexdigest()
 
 
+# -- checking --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found of a campaign.
+
+    Attributes:
+        name: Its name.
+        events: Number of whole events.
+        trials: Number of trials in them.
+        damage: What is damaged, in words; empty if nothing is.
+    """
+
+    name: str
+    events: int
+    trials: int
+    damage: str
+
+    @property
+    def described(self) -> str:
+        """One line about it."""
+        counted = f"{self.events} events, {self.trials} trials"
+        return f"{self.name}: {counted}, {self.damage or 'whole'}"
+
+
+def check_store(url: str) -> list[Checked]:
+    """What can be read of every campaign of a store, damaged or not; nothing is written.
+
+    Raises:
+        StateError: if the database cannot be read at all, or has no campaign.
+    """
+    parsed = parse(url)
+    engine = _engine(parsed, TIMEOUT, readonly=True)
+    found: list[Checked] = []
+    try:
+        with _explain_errors(parsed), engine.connect() as connection:
+            errors = _structure(connection)
+            if _tables_exist(connection):
+                stored = connection.execute(select(campaigns).order_by(campaigns.c.name)).all()
+                found = [_checked(connection, row.name, row.settings, errors) for row in stored]
+    finally:
+        engine.dispose()
+    if not found:
+        raise StateError(
+            f"a store with campaigns at {parsed.render_as_string(hide_password=True)}",
+            errors or "a database without campaigns",
+            "Correct the URL, or restore the store from a copy.",
+        )
+    return found
+
+
+def _checked(connection: Connection, name: str, settings: object, errors: str) -> Checked:
+    """What can be read of a campaign, event by event."""
+    damage = [errors] if errors else []
+    if _unsealed(name, 0, settings) is None:
+        damage.append("its settings are damaged")
+    last, lost, whole, trials = 0, list[int](), 0, 0
+    try:
+        for number, stored in connection.execute(EVENTS_SINCE, {"name": name, "count": 0}):
+            event = _unsealed(name, number, stored)
+            lost += range(last + 1, number + (event is None))
+            last = number
+            if event is not None:
+                whole, trials = whole + 1, trials + len(event.get("trials", ()))
+    except SQLAlchemyError:
+        damage.append(f"events after {last} cannot be read")
+    if lost:
+        listed = ", ".join(map(str, lost[:SHOWN]))
+        more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+        damage.append(f"events {listed}{more} of {last} are damaged or lost")
+    return Checked(name, whole, trials, "; ".join(damage))
+
+
 # -- Ctrl-C ----------------------------------------------------------------------------------------
 
 
@@ -615,20 +682,15 @@ def defer_interrupts() -> Iterator[None]:
     Where Ctrl-C is ignored it stays so. Python handles signals in the main thread only, so that
     there is nothing to defer in other threads.
     """
-    before = signal.getsignal(signal.SIGINT)
+    before, received = signal.getsignal(signal.SIGINT), list[int]()
     in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or before in (signal.SIG_IGN, None):
-        yield
-        return
-    received: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-
-    signal.signal(signal.SIGINT, note)
+    deferred = in_main_thread and before not in (signal.SIG_IGN, None)
+    if deferred:
+        signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if deferred:
+            signal.signal(signal.SIGINT, before)
     if received:
         raise KeyboardInterrupt

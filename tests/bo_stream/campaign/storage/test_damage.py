@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("sqlalchemy")
 
 from bo_stream import Box, Campaign
-from bo_stream.campaign.storage.check import check_store
+from bo_stream.campaign.storage.sql_store import check_store
 from bo_stream.errors import StateError
 from tests.bo_stream.campaign.runs import CHEAP, alter
 
