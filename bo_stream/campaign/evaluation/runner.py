@@ -291,10 +291,9 @@ def _tell_outcome(campaign: RunningCampaign, id: int, returned: Any) -> str | No
         campaign.tell(pd.DataFrame(cells, pd.Index([id], name="trial")))
     except InputError as error:
         return f"{shown}. {error}"
-    if campaign.ledger.history.trials[id].status != "running":
-        return None
-    missing = [one.column for one in measured if one.column not in cells]
-    return f"{shown}, without outcome {', '.join(missing)}" if missing else f"{shown}: 0 of 0"
+    trial = campaign.ledger.history.trials[id]
+    missing = [one.column for one in measured if one.column not in trial.entries]
+    return f"{shown}, without outcome {', '.join(missing)}" if missing else None
 
 
 def _cells(returned: Any, measured: Sequence[Outcome]) -> dict[str, list[Any]]:
