@@ -1,6 +1,6 @@
 """Acquisition functions and builders for streaming surrogates."""
 
-from acquisitions.build import NAMES, PoolPolicy, build
+from acquisitions.build import NAMES, build
 from acquisitions.classes import BALD, PredictiveEntropy
 from acquisitions.local_search import LatentLogExpectedImprovement, LocalSearch
 from acquisitions.maximised import Maximised
@@ -11,7 +11,6 @@ from acquisitions.variance import (
     NIPV,
     MaxVariance,
     Random,
-    near_most_uncertain,
     response_nipv,
     select_from_pool,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "LocalSearch",
     "MaxVariance",
     "Maximised",
-    "PoolPolicy",
     "PredictiveEntropy",
     "Proposal",
     "Random",
@@ -34,7 +32,6 @@ __all__ = [
     "TrustRegionSearch",
     "View",
     "build",
-    "near_most_uncertain",
     "register",
     "response_nipv",
     "select_from_pool",

@@ -12,8 +12,6 @@ References:
         Neural Computation 4, 1992.
     [Seo2000] S. Seo, M. Wallat, T. Graepel, K. Obermayer. Gaussian process regression: active data
         selection and test point rejection. IJCNN 2000.
-    [Stanton2021] S. Stanton, W. J. Maddox, I. Delbridge, A. G. Wilson. Kernel Interpolation for
-        Scalable Online Gaussian Processes. AISTATS 2021.
 """
 
 from __future__ import annotations
@@ -27,9 +25,7 @@ import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
-from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
-from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from botorch.utils.sampling import draw_sobol_samples
 from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
@@ -47,7 +43,6 @@ __all__ = [
     "NIPV",
     "MaxVariance",
     "Random",
-    "near_most_uncertain",
     "response_nipv",
     "select_from_pool",
 ]
@@ -310,41 +305,6 @@ class Random(AcquisitionFunction):
 
 
 # -- selecting from a pool -----------------------------------------------------------------------
-
-
-def near_most_uncertain(model: Model, test_X: Tensor, pool: Tensor, q: int) -> Tensor:
-    """The pool's points nearest to the q most uncertain test points; no point is chosen twice.
-
-    This is the policy of the WISKI study for surrogates without fantasies [Stanton2021]. It uses
-    marginal variances. O(P) variances, and O(q N d) for a pool of N.
-
-    Args:
-        model: Any BoTorch model; variances of several outputs are summed.
-        test_X: ``P x d`` raw test points.
-        pool: ``N x d`` raw candidates.
-        q: Number of points, at most P and N.
-
-    Returns:
-        ``q`` indices into the pool, by decreasing uncertainty; ties go to the lowest index.
-
-    Raises:
-        ShapeError: if there are fewer test points or candidates than q.
-    """
-    if q > min(len(test_X), len(pool)):
-        raise ShapeError(
-            f"at least {q} test points and candidates",
-            f"{len(test_X)} and {len(pool)}",
-            "Lower q.",
-        )
-    with torch.no_grad():
-        posterior = cast(GPyTorchPosterior, model.posterior(test_X))
-        variance = posterior.variance.sum(-1)
-    chosen: list[int] = []
-    for i in variance.argsort(descending=True, stable=True)[:q].tolist():
-        distance = (pool - test_X[i]).square().sum(-1)
-        distance[chosen] = torch.inf
-        chosen.append(int(distance.argmin()))
-    return torch.tensor(chosen, device=pool.device)
 
 
 def select_from_pool(

@@ -8,11 +8,11 @@ from typing import Any
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.priors import GammaPrior
 
-from acquisitions import PoolPolicy
 from experiments.active_learning.maps import described, draw_maps
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.kernels import RAW, scaled
 from experiments.common.loops import PoolConfig, PoolLoop
+from experiments.common.loops.policies import PoolPolicy
 from experiments.common.study import fit_policy
 from problems import load_malaria
 from problems.malaria import Malaria

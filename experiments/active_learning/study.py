@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from acquisitions.build import POLICIES
 from experiments.active_learning.campaigns import KERNELS, SOURCE, LearningRun, load_cells, name_of
 from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import BadParameter, refuse_unknown
+from experiments.common.loops.policies import POLICIES
 from experiments.common.loops.pool_config import OBSERVATIONS
 from experiments.common.plots import draw_bands, in_words
 from experiments.common.progress import say

@@ -5,9 +5,10 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 
-from acquisitions import MaxVariance, Random, near_most_uncertain
+from acquisitions import MaxVariance, Random
 from bo_stream import WISKI
 from bo_stream.errors import ShapeError, UnsupportedError
+from experiments.common.loops.policies import near_most_uncertain
 from tests.raw import RAW
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)

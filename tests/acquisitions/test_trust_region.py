@@ -8,18 +8,18 @@ from gpytorch.kernels import MaternKernel
 
 from acquisitions import TrustRegionSampling, TrustRegionSearch, View
 from acquisitions.domain import Domain
-from acquisitions.trust_region import (
-    RegionDraws,
-    candidates,
-    distinct_winners,
-    refined,
-    worth_refining,
-)
+from acquisitions.trust_region import distinct_winners
 from bo_stream import ExactGP, TrustRegionGP
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.exact import correlations, solved
 from bo_stream.mathematics.region import Geometry
+from bo_stream.mathematics.region_draws import (
+    RegionDraws,
+    candidates,
+    refined,
+    worth_refining,
+)
 
 D = 10
 BOUNDS = torch.tensor([[10.0], [30.0]], dtype=torch.float64).expand(2, D)

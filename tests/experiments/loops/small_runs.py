@@ -7,9 +7,9 @@ import torch
 from botorch.acquisition.analytic import UpperConfidenceBound
 from torch import Tensor
 
-from acquisitions import PoolPolicy
 from bo_stream import surrogate
 from experiments.common.loops import BOLoop, FitPolicy, LoopConfig, PoolConfig, PoolLoop
+from experiments.common.loops.policies import PoolPolicy
 
 SETTINGS = LoopConfig(
     steps=2,

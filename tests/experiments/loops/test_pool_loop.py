@@ -10,11 +10,11 @@ import pytest
 import torch
 from botorch.models.transforms.outcome import Standardize
 
-from acquisitions import PoolPolicy
 from bo_stream import surrogate
 from bo_stream.campaign.effort import FitPolicy
 from bo_stream.errors import InputError, StateError
 from bo_stream.scores import score
+from experiments.common.loops.policies import PoolPolicy
 from experiments.common.loops.pool_loop import PoolConfig, PoolLoop
 from problems import load_malaria
 
