@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, count
 from statistics import quantiles
 from typing import Any
@@ -283,25 +284,17 @@ def read_told(
     asked = np.array([id is not None for id in ids])
     named = find_trials([id for id in ids if id is not None], history)
     moved = _moved(frame[asked], space, named, exactly=False) if named else []
-    entries = outcomes.read(frame, history.trials)
     own = [] if asked.all() else _own_trials(frame[~asked], space, history)
     places = (*np.flatnonzero(asked), *np.flatnonzero(~asked))
     by_row = dict(zip(places, (*named, *own), strict=True))
     trials = [by_row[row] for row in range(len(frame))]
-    told: dict[str, list[Any]] = {}
-    for trial, row in zip(trials, entries, strict=True):
-        for column, entry in _new_entries(row, trial, outcomes).items():
-            told.setdefault(column, []).append([trial.id, *entry])
-    new = [(t.id, t.place, t.inputs) for t in trials if t.id >= len(history.trials)]
-    event: Event = {"kind": "told", "trials": new, "outcomes": told, "at": time.time()}
-    for name, texts in labels.items():
-        labelled = zip(trials, texts, strict=True)
-        if rows := [[t.id, text] for t, text in labelled if text and text != getattr(t, name)]:
-            event[f"{name}s"] = rows
+    new = map(partial(_new_entries, outcomes), trials, outcomes.read(frame, history.trials))
+    event = _event("told", trials, new, labels)
+    event["trials"] = [(t.id, t.place, t.inputs) for t in trials if t.id >= len(history.trials)]
     now = set(changed_ids(event))
     if done := [[id, x] for id, x in moved if id in now]:
         event["done"] = done
-    return event if told or "notes" in event else None
+    return event if now or "notes" in event else None
 
 
 def read_amended(
@@ -326,26 +319,28 @@ def read_amended(
         )
     trials = find_trials(ids, history)
     _moved(frame, space, trials, exactly=True)
-    amended: dict[str, list[Any]] = {}
     rows = outcomes.read(_filled_in(frame, outcomes, trials), history.trials)
+    event = _event("amended", trials, map(partial(_corrections, outcomes), trials, rows), labels)
+    return event if event["outcomes"] or "notes" in event else None
+
+
+def _event(
+    kind: str,
+    trials: Sequence[Trial],
+    rows: Iterable[Mapping[str, Entry]],
+    labels: Mapping[str, Sequence[str]],
+) -> Event:
+    """An event with new outcomes of trials by column, and with labels that they did not have."""
+    outcomes: dict[str, list[Any]] = {}
     for trial, row in zip(trials, rows, strict=True):
-        if trial.status == "withdrawn":
-            row = {**trial.entries, **row}
-            if not row.keys() >= history.logs.keys():
-                raise StateError(
-                    f"all outcomes of trial {trial.id}, which was withdrawn",
-                    ", ".join(row),
-                    "Give the others, too.",
-                )
-        else:
-            row = {c: entry for c, entry in row.items() if not _same(trial.entries[c], entry)}
         for column, entry in row.items():
-            amended.setdefault(column, []).append([trial.id, *entry])
-    event = {"kind": "amended", "outcomes": amended, "at": time.time()}
-    texts = zip(trials, labels.get("note", ()), strict=False)
-    if notes := [[trial.id, text] for trial, text in texts if text and text != trial.note]:
-        event["notes"] = notes
-    return event if amended or notes else None
+            outcomes.setdefault(column, []).append([trial.id, *entry])
+    event: Event = {"kind": kind, "outcomes": outcomes, "at": time.time()}
+    for name, texts in labels.items():
+        labelled = zip(trials, texts, strict=True)
+        if new := [[t.id, text] for t, text in labelled if text and text != getattr(t, name)]:
+            event[f"{name}s"] = new
+    return event
 
 
 def far_outcomes(
@@ -384,7 +379,7 @@ def _same(before: Entry, now: Entry) -> bool:
 
 
 def _new_entries(
-    row: Mapping[str, Entry], trial: Trial, outcomes: OutcomeSet
+    outcomes: OutcomeSet, trial: Trial, row: Mapping[str, Entry]
 ) -> Mapping[str, Entry]:
     """The outcomes in a row that its trial was not told before.
 
@@ -407,6 +402,19 @@ def _new_entries(
         got = f"trial {trial.id}{gone}"
         raise StateError("trials that are still measured", got, "Take it back with amend().")
     return new
+
+
+def _corrections(
+    outcomes: OutcomeSet, trial: Trial, row: Mapping[str, Entry]
+) -> Mapping[str, Entry]:
+    """The outcomes in a row that its trial was told otherwise; all of a withdrawn one."""
+    if trial.status != "withdrawn":
+        return {c: entry for c, entry in row.items() if not _same(trial.entries[c], entry)}
+    row = {**trial.entries, **row}
+    if len(row) < len(outcomes.measured):
+        whole = f"all outcomes of trial {trial.id}, which was withdrawn"
+        raise StateError(whole, ", ".join(row), "Give the others, too.")
+    return row
 
 
 def _filled_in(frame: pd.DataFrame, outcomes: OutcomeSet, trials: Sequence[Trial]) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from botorch.utils.sampling import draw_sobol_samples
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.effort import FitPolicy, Optimiser
+from bo_stream.campaign.history import TrialHistory
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 
@@ -343,3 +344,31 @@ def test_what_is_ignored_says_what_can_be_changed(option: dict[str, Any], word: 
     other = {"fit": FitPolicy(then_every=7)} if "fit" in option else option
     with pytest.warns(UserWarning, match=f"is ignored. (Use campaign.)?{word}"):
         campaign(LINE, store=store, **other)
+
+
+def test_an_outcome_may_be_called_completed_unless_failures_are_learned() -> None:
+    run = campaign(goal={"yield": "maximise"}, constraints=["completed >= 0.5"], initial=6)
+    run.tell(traded(SPREAD)[["a", "b", "yield"]].assign(completed=SPREAD["a"]))
+    row = run.recommend().iloc[0]
+    assert row["completed_mean"] == pytest.approx(row["a"], abs=0.05)
+    _, learner = run.state.engine.learners.values()
+    assert learner.data.Y[:, 0].tolist() == SPREAD["a"].tolist()  # and nothing about failures
+    with pytest.raises(InputError, match="other names than 'completed'"):
+        run.change(failures="infeasible")
+
+
+def test_events_of_earlier_releases_are_read_by_column() -> None:
+    trials = [[i, None, [0.1 * i]] for i in range(3)]
+    several = [
+        {"kind": "told", "trials": trials, "values": [[0, None, None]], "at": 1.0}
+        | {"parts": {"u": [[0, 1.0, None], [1, 2.0, None]], "v": [[0, 3.0, 0.1]]}},
+        {"kind": "amended", "values": [], "before": {}, "parts": {"v": [[0, 4.0, 0.1]]}},
+    ]
+    history = TrialHistory.of(["u", "v"]).extended(several)
+    assert [trial.status for trial in history.trials] == ["told", "running", "running"]
+    assert history.trials[0].entries == {"u": (1.0, None), "v": (4.0, 0.1)}
+    assert history.logs["u"].batches == [(0, 1)] and history.logs["v"].batches == [(0,)]
+    assert history.revision == 2 and history.completed.batches == [(0,)]
+    counts = {"kind": "told", "trials": trials, "values": [[2, 3.0, None, 9.0]], "at": 1.0}
+    history = TrialHistory.of(["positive"]).extended([counts])
+    assert history.trials[2].entries == {"positive": (3.0, 9.0)}
