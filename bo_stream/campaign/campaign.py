@@ -418,10 +418,10 @@ class Campaign:
         """
 
         def told(history: TrialHistory) -> Event | None:
-            return read_told(frame, self.space, self.state.engine.outcomes, history)
+            return read_told(frame, self.space, self.settings.outcomes, history)
 
         ids = events.changed_ids(self._record(told))
-        if far := far_outcomes(self.ledger.history, self.state.engine.outcomes, ids):
+        if far := far_outcomes(self.ledger.history, self.settings.outcomes, ids):
             warnings.warn(
                 f"The outcomes of trials {', '.join(map(str, far))} are hundreds of interquartile "
                 "ranges away from the others. Mistakes are corrected by amend() or withdraw().",
@@ -441,21 +441,7 @@ class Campaign:
             InputError: for unknown ids.
             StateError: for trials that have an outcome or were withdrawn.
         """
-        wanted = parse_ids(ids, reason)
-
-        def failed(history: TrialHistory) -> Event | None:
-            trials = find_trials(wanted, history)
-            done = [trial.id for trial in trials if trial.status in ("told", "withdrawn")]
-            if done:
-                raise StateError(
-                    "trials without an outcome",
-                    f"{done}, told before",
-                    "Leave them out, or withdraw() them.",
-                )
-            new = [(trial.id, reason) for trial in trials if trial.status == "running"]
-            return events.ended_event("failed", new) if new else None
-
-        self._record(failed)
+        self._end(ids, reason, "failed", ("told", "withdrawn"))
 
     def amend(self, frame: pd.DataFrame) -> None:
         """Correct outcomes that were told. The old ones are kept in the store.
@@ -474,7 +460,7 @@ class Campaign:
         """
 
         def amended(history: TrialHistory) -> Event | None:
-            return read_amended(frame, self.space, self.state.engine.outcomes, history)
+            return read_amended(frame, self.space, self.settings.outcomes, history)
 
         self._record(amended)
 
@@ -492,14 +478,9 @@ class Campaign:
         Raises:
             InputError: for unknown ids.
         """
-        wanted = parse_ids(ids, reason)
+        self._end(ids, reason, "withdrawn")
 
-        def withdrawn(history: TrialHistory) -> Event | None:
-            trials = find_trials(wanted, history)
-            new = [(trial.id, reason) for trial in trials if trial.status != "withdrawn"]
-            return events.ended_event("withdrawn", new) if new else None
-
-        self._record(withdrawn)
+    # -- settings that change --------------------------------------------------------------------
 
     def widen(self, bounds: Mapping[str, tuple[float, float]]) -> None:
         """Widen the bounds of some inputs. The surrogate is built anew over the wider box.
@@ -512,8 +493,6 @@ class Campaign:
             UnsupportedError: in a pool.
         """
         self._change(lambda _: widened(self.settings, bounds))
-
-    # -- settings that change --------------------------------------------------------------------
 
     def change(
         self,
@@ -753,6 +732,30 @@ class Campaign:
         """The current state, with what is new in the store."""
         self.state.sync()
         return self.state
+
+    def _end(
+        self,
+        ids: Any,
+        reason: str,
+        status: Literal["failed", "withdrawn"],
+        refused: Sequence[str] = (),
+    ) -> None:
+        """Store why trials end so; those of some statuses are refused."""
+        wanted = parse_ids(ids, reason)
+
+        def ended(history: TrialHistory) -> Event | None:
+            trials = find_trials(wanted, history)
+            done = [trial.id for trial in trials if trial.status in refused]
+            if done:
+                raise StateError(
+                    "trials without an outcome",
+                    f"{done}, told before",
+                    "Leave them out, or withdraw() them.",
+                )
+            new = [(trial.id, reason) for trial in trials if trial.status != status]
+            return events.ended_event(status, new) if new else None
+
+        self._record(ended)
 
     def _record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event:
         """Store the event that follows from the latest history, and follow it.

@@ -102,10 +102,9 @@ def outcomes(
     told, trials = _told(state), results.trials(state)
     settings, counts = state.settings, state.settings.counts
     figure, (ax,) = _panels(1)
-    ax.plot(told.index, told["y"], "o", markersize=4, color="tab:blue", label="outcome")
-    if "yvar" in told:
-        bars = told["yvar"] ** 0.5
-        ax.errorbar(told.index, told["y"], bars, fmt="none", color="tab:blue", alpha=0.5)
+    bars = told["yvar"] ** 0.5 if "yvar" in told else None
+    look: dict[str, Any] = {"markersize": 4, "color": "tab:blue", "label": "outcome"}
+    ax.errorbar(told.index, told["y"], bars, fmt="o", **look)
     if state.settings.goal != "learn":
         kept = told["y"].where(state.settings.outcomes.feasible(results.told(state)))
         best = kept.cummin() if state.settings.goal == "minimise" else kept.cummax()
@@ -155,15 +154,16 @@ def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Fi
         most: Maximum number of outcomes beside a slice, the last ones.
     """
     centre, _ = reference_trial(state)
-    names, latest = list(state.settings.space.names), _told(state).tail(most)
+    space, latest = state.settings.space, _told(state).tail(most)
+    names = list(space.names)
     figure, panels = _panels(len(names))
     for ax, name in zip(panels, names, strict=True):
-        x = _along(state.settings.space, name, FINE)
+        x = _along(space, name, FINE)
         frame = pd.DataFrame({n: [centre[n]] * len(x) for n in names} | {name: x})
         found = in_unit(state.settings, results.predict(state, frame))
         mean, sd = found["mean"], found["sd"]
         low, high = found.get("lower", mean - 2.0 * sd), found.get("upper", mean + 2.0 * sd)
-        if _kind(state.settings.space, name).choices is None:
+        if _kind(space, name).choices is None:
             ax.plot(x, mean, color="tab:blue")
             ax.fill_between(x, low, high, color="tab:blue", alpha=0.2, linewidth=0)
         else:
@@ -171,8 +171,7 @@ def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Fi
             ax.errorbar(x, mean, bars, fmt="o", color="tab:blue", ecolor="lightblue")
         ax.plot(latest[name], latest["y"], "o", markersize=3, color="grey", alpha=0.6)
         ax.plot([centre[name]], [centre["y"]], "*", markersize=12, color="tab:red")
-        ax.set(xlabel=label(state.settings.space, name), ylabel=title)
-        _scale(ax.set_xscale, state.settings.space, name)
+        ax.set(xlabel=label(space, name), ylabel=title, xscale=_scale(space, name))
     return figure
 
 
@@ -239,9 +238,7 @@ def maps(
             at = (row[x], row[y])
             ax.annotate(f"{id}", at, (4, 4), textcoords="offset points", color="red")
         ax.set(title=heading, xlabel=label(space, x), ylabel=label(space, y))
-        _scale(ax.set_xscale, space, x)
-        _scale(ax.set_yscale, space, y)
-        ax.set_aspect(_aspect(space))
+        ax.set(xscale=_scale(space, x), yscale=_scale(space, y), aspect=_aspect(space))
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)
     return figure
@@ -295,9 +292,8 @@ def _values(ax: Axes, points: np.ndarray, values: np.ndarray, colours: str) -> A
     return ax.scatter(x, y, s=size, c=values, marker="s", cmap=colours, rasterized=True)
 
 
-def _scale(setter: Any, space: Space, name: str) -> None:
-    if _kind(space, name).log:
-        setter("log")
+def _scale(space: Space, name: str) -> str:
+    return "log" if _kind(space, name).log else "linear"
 
 
 def _aspect(space: Box | Pool) -> Any:

@@ -169,20 +169,19 @@ def first_clash(
         results: Columns of results beside those of the inputs.
     """
     outcomes = list(outcomes)
-    own = [name for name in RESERVED if name not in outcomes]
-    taken = {name: (name, "a column of every campaign") for name in own}
+    fixed = [name for name in RESERVED if name not in outcomes]
+    taken = {name: (name, "a column of every campaign") for name in fixed}
     taken |= {folded(name): (name, "a column of results") for name in results}
     taken |= {folded(name): (name, f"the noise variances of {of!r}") for of, name in noise.items()}
-    for names, what in ((inputs, "an input"), (outcomes, "an outcome")):
-        for name in names:
-            if not name.isprintable():
-                return f"{name!r}, which has characters that cannot be printed"
-            other, use = taken.get(folded(name), (None, ""))
-            if other == name:
-                return f"{name!r}, which is {what} and {use}"
-            if other is not None:
-                return f"{ascii(name)}, {what}, which looks like {ascii(other)}, {use}"
-            taken[folded(name)] = name, what
-        # an outcome may be called "gain": columns of results begin with its name
-        taken = {key: one for key, one in taken.items() if one[0] not in RESULTS}
+    named = [*((name, "an input") for name in inputs), *((name, "an outcome") for name in outcomes)]
+    for name, what in named:
+        if not name.isprintable():
+            return f"{name!r}, which has characters that cannot be printed"
+        other, use = taken.setdefault(folded(name), (name, what))
+        if what == "an outcome" and other in RESULTS:
+            continue  # an outcome may be called "gain": columns of results begin with its name
+        if other == name and use != what:
+            return f"{name!r}, which is {what} and {use}"
+        if other != name:
+            return f"{ascii(name)}, {what}, which looks like {ascii(other)}, {use}"
     return None

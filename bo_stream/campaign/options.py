@@ -22,26 +22,6 @@ from bo_stream.errors import BoStreamError, InputError
 
 __all__ = ["Finite", "Options", "Positive", "Text", "Whole", "check_keys", "errors_about"]
 
-WORDS = {
-    "bool_type": "true or false",
-    "callable_type": "a callable",
-    "dict_type": "a table",
-    "finite_number": "a finite number",
-    "float_type": "a finite number",
-    "greater_than": "a positive number",
-    "greater_than_equal": "an integer of {ge} or more",
-    "int_type": "an integer",
-    "list_type": "a list",
-    "literal_error": "one of {expected}",
-    "model_type": "a table",
-    "path_not_file": "an existing CSV of places",
-    "path_type": "a file in quotation marks",
-    "string_pattern_mismatch": "a text in quotation marks",
-    "string_type": "a text in quotation marks",
-    "too_short": "a list that is not empty",
-}
-"""What is expected where pydantic finds an error, by its type."""
-
 
 def _plain(number: Any) -> Any:
     """A number of numpy as one of Python, which a store can keep."""
@@ -118,7 +98,7 @@ def _in_words(values: Mapping[str, Any], error: ValidationError) -> BoStreamErro
         name = kinds[0]["loc"][-1]
         wrong = InputError(f"a key {name!r}", "none", f"Add {name} = ...")
     if wrong is None:
-        words = [WORDS.get(one["type"], one["msg"]).format(**one.get("ctx", {})) for one in kinds]
+        words = [one["msg"].removeprefix("Input should be ") for one in kinds]
         got = kinds[0]["input"]
         shown = str(got) if isinstance(got, Path) else repr(got)
         expected = " or ".join(dict.fromkeys(words))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -26,7 +27,6 @@ from bo_stream.campaign.outcomes.front import (
 )
 from bo_stream.campaign.outcomes.front import hypervolume as measured_volume
 from bo_stream.campaign.outcomes.observations import Observations
-from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.recommendation import (
     APART,
     Candidates,
@@ -106,7 +106,11 @@ def front(
         raise InputError("'trials' or 'model'", repr(of), "Choose one.")
     if of == "model":
         return _recommended(state, None, feasible)
-    return _front_of(told(state), state.engine.outcomes)
+    found, outcomes = told(state), state.engine.outcomes
+    found = found[outcomes.feasible(found)]
+    if len(found):
+        found = found[is_non_dominated(torch.from_numpy(outcomes.signed(found))).numpy()]
+    return found.sort_values(list(outcomes.goals), kind="stable")
 
 
 def hypervolume(state: CampaignState) -> tuple[float, dict[str, float]] | None:
@@ -213,7 +217,7 @@ def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFr
         return frame
     several = len(state.engine.outcomes.goals) > 1
     against = _settings_at(state, _front_points(*given))[1] if several else X
-    gains = _Gains(predictions, predictions.at(against).objectives)
+    gains = _gains(predictions, predictions.at(against).objectives)
     found = largest_gains(gains, state.engine.feasible, data.candidates())
     return frame.assign(gain=found.expand(len(frame)).numpy())
 
@@ -264,14 +268,6 @@ def _summary(found: OutcomeDistribution, sign: float, interval: bool) -> dict[st
         ends = (sign * found.quantiles(INTERVAL)).sort(0).values
         columns["lower"], columns["upper"] = ends.numpy()
     return columns
-
-
-def _front_of(told: pd.DataFrame, outcomes: OutcomeSet) -> pd.DataFrame:
-    """Rows of told trials that are feasible and not dominated, by the first objective."""
-    frame = told[outcomes.feasible(told)]
-    values = torch.from_numpy(outcomes.signed(frame))
-    kept = frame[is_non_dominated(values).numpy()] if len(frame) else frame
-    return kept.sort_values(list(outcomes.goals), kind="stable")
 
 
 def _predictions_of(
@@ -344,9 +340,10 @@ def _front_points(
     """The front of the model by expected outcomes, at most `SHOWN` of it; as above."""
     X, rows = _candidates(predictions, where, data, least)
     best = predictions.best(X, least)
-    values = predictions.at(X[best]).objectives
-    chosen = _apart(values, SHOWN)
-    chosen = best[chosen[values[chosen, 0].argsort(descending=True, stable=True)]]
+    first = predictions.at(X[best]).objectives[:, 0]
+    ordered = best[first.argsort(descending=True, stable=True)]
+    spread = torch.linspace(0, len(ordered) - 1, min(SHOWN, len(ordered)))
+    chosen = ordered[spread.round().long()]
     return rows[chosen] if isinstance(where.space, Pool) else X[chosen]
 
 
@@ -365,8 +362,8 @@ def _candidates(
     return X, torch.arange(len(X))
 
 
-class _Gains:
-    """Expected gains at points, times the probability of feasibility.
+def _gains(predictions: OutcomePredictions, against: Tensor) -> Callable[[Tensor], Tensor]:
+    """Expected gains at points ``n x d``, times the probability of feasibility.
 
     The expected gain of hypervolume is a sum over boxes that fill what the front does not dominate:
     objectives are independent, and each adds to a box the expected length of its side that is
@@ -376,23 +373,24 @@ class _Gains:
         predictions: Predictions of all outcomes.
         against: ``k x m`` expected objectives, over which a gain is: of one objective each of them,
             of several their front, in hypervolume from the reference point.
+
+    Returns:
+        A function of points to gains: ``k x n``, or ``1 x n`` of several objectives.
     """
+    if against.shape[-1] == 1:
 
-    def __init__(self, predictions: OutcomePredictions, against: Tensor) -> None:
-        self.predictions, self.against = predictions, against
-        self._boxes: Tensor | None = None
-        if against.shape[-1] > 1:
-            reference = reference_of(against, predictions.outcomes)
-            self._boxes = FastNondominatedPartitioning(reference, against).get_hypercell_bounds()
+        def improvements(X: Tensor) -> Tensor:
+            here = predictions.at(X)
+            return here.distribution(0).expected_improvement(against[:, 0]) * here.feasible
 
-    def __call__(self, X: Tensor) -> Tensor:
-        """Gains at points ``n x d``: ``k x n``, or ``1 x n`` of several objectives."""
-        here = self.predictions.at(X)
-        if self._boxes is None:
-            gains = here.distribution(0).expected_improvement(self.against[:, 0])
-            return gains * here.feasible
+        return improvements
+    reference = reference_of(against, predictions.outcomes)
+    cells = FastNondominatedPartitioning(reference, against).get_hypercell_bounds()
+
+    def volumes(X: Tensor) -> Tensor:
+        here = predictions.at(X)
         total = torch.zeros_like(here.feasible)
-        for boxes in self._boxes.split(BOXES, 1):
+        for boxes in cells.split(BOXES, 1):
             volume = torch.ones(())
             for j, ends in enumerate(boxes.unbind(-1)):
                 levels, places = ends.unique(return_inverse=True)
@@ -401,15 +399,4 @@ class _Gains:
             total = total + volume.sum(0)
         return (total * here.feasible).unsqueeze(0)
 
-
-def _apart(values: Tensor, count: int) -> Tensor:
-    """Rows of a front, ``n x k``: its ends, then always the one farthest from the others."""
-    if len(values) <= count:
-        return torch.arange(len(values))
-    scaled = (values - values.mean(0)) / values.std(0).clamp_min(1e-300)
-    chosen = scaled.argmax(0).unique().tolist()
-    nearest = torch.cdist(scaled, scaled[chosen]).min(1).values
-    while len(chosen) < count:
-        chosen.append(int(nearest.argmax()))
-        nearest = torch.minimum(nearest, (scaled - scaled[chosen[-1]]).norm(dim=-1))
-    return torch.tensor(chosen)
+    return volumes

@@ -281,7 +281,12 @@ class Settings(Choices):
             failures=choices.failures or "ignored",
             reference=choices.reference,
         )
-        settings._check_outcomes(surrogate, choices.noise)
+        with errors_about("outcome"):
+            if settings.counts is not None:
+                about = str(goal), surrogate, choices.noise, EXACT_OUTCOMES
+                settings.counts.check_settings(*about)
+        with errors_about("constraints"):
+            settings.outcomes.warn_of_misspellings(space.names)
         settings = settings.with_defaults()
         settings = settings.replaced(fit=choices.fit or settings.usual_fit)
         with errors_about("constraints"):
@@ -293,14 +298,6 @@ class Settings(Choices):
         with errors_about("acquisition"):
             settings.make_rule(feasible, acquisition)
         return settings
-
-    def _check_outcomes(self, surrogate: Any, noise: Noise | None) -> None:
-        """Refuse outcomes that cannot be learned, also by a surrogate that was chosen."""
-        if self.counts is not None:
-            with errors_about("outcome"):
-                self.counts.check_settings(str(self.goal), surrogate, noise, EXACT_OUTCOMES)
-        with errors_about("constraints"):
-            self.outcomes.warn_of_misspellings(self.space.names)
 
     def check_surrogate(self) -> None:
         """Refuse options of the surrogate: it is built without data.
@@ -477,27 +474,6 @@ class Settings(Choices):
         on_them = [c for c in self.constraints if c is None or on_inputs(c, names)]
         return FeasibleSet.of(self.space, on_them, constraints)
 
-    def stages(
-        self,
-        feasible: FeasibleSet,
-        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
-        acquisition: NamedChoice | AcquisitionBuilder | None = None,
-    ) -> list[Stage]:
-        """The surrogate and what chooses trials, and those that follow for more outcomes.
-
-        Args:
-            feasible: Where trials may be proposed.
-            surrogate: A callable or a name in place of the stored one.
-            acquisition: Likewise.
-
-        Raises:
-            InputError: for names that there are not.
-        """
-        make, rule = self.make_surrogate(surrogate), self.make_rule(feasible, acquisition)
-        named = not any(map(callable, (surrogate, acquisition, *feasible.callables)))
-        stages = [Stage(make, self.fit, rule, self.start, named)]
-        return stages if self.after is None else [*stages, *self.after.stages(feasible)]
-
     @property
     def after(self) -> Self | None:
         """The settings for more outcomes, if they differ."""
@@ -621,16 +597,13 @@ class Settings(Choices):
         return None if isinstance(self.noise, str) else self.noise
 
 
-def _difference(stored: Any, new: Any, name: str) -> str:
-    """Where two settings differ first, and their values there."""
-    if isinstance(stored, Mapping) and isinstance(new, Mapping):
-        key = next(key for key in [*stored, *new] if stored.get(key) != new.get(key))
-        return _difference(stored.get(key), new.get(key), str(key))
-    if isinstance(stored, list) and isinstance(new, list) and len(stored) == len(new):
-        for old, other in zip(stored, new, strict=True):
-            if old != other and isinstance(old, list | Mapping):
-                return _difference(old, other, name)
-    return f"{name}: {shown(new)[:LONGEST]} in place of {shown(stored)[:LONGEST]}"
+def _differing(one: Any, other: Any) -> Any:
+    """What of a setting differs from another one."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return {k: _differing(v, other.get(k)) for k, v in one.items() if v != other.get(k)}
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [mine for mine, its in zip(one, other, strict=True) if mine != its]
+    return shown(one)[:LONGEST]
 
 
 def _with_noise(chosen: dict[str, Any] | None, noise: Noise) -> dict[str, Any] | None:
@@ -674,10 +647,27 @@ def stages_of(
     constraints: Sequence[Any],
     settings: Settings,
 ) -> list[Stage]:
-    """What is used by settings; the choices of a program replace those of its first settings."""
-    make = surrogate if settings.surrogate == begun.surrogate else None
-    build = acquisition if settings.acquisition == begun.acquisition else None
-    return settings.stages(settings.feasible(constraints), make, build)
+    """The surrogate and what chooses trials, and those that follow for more outcomes.
+
+    Args:
+        begun: The first settings of a program.
+        surrogate: A callable or a name in place of that of the first settings.
+        acquisition: Likewise.
+        constraints: The callables among the constraints.
+        settings: The settings.
+
+    Raises:
+        InputError: for names that there are not.
+    """
+    surrogate = surrogate if settings.surrogate == begun.surrogate else None
+    acquisition = acquisition if settings.acquisition == begun.acquisition else None
+    feasible = settings.feasible(constraints)
+    make, rule = settings.make_surrogate(surrogate), settings.make_rule(feasible, acquisition)
+    named = not any(map(callable, (surrogate, acquisition, *feasible.callables)))
+    stages = [Stage(make, settings.fit, rule, settings.start, named)]
+    if settings.after is None:
+        return stages
+    return [*stages, *stages_of(begun, None, None, constraints, settings.after)]
 
 
 def stored_settings(store: Store, name: str) -> Settings | None:
@@ -719,7 +709,8 @@ def check_continued(
         if mine[part] != theirs[part] and part not in follows:
             raise StateError(
                 f"the {part} that campaign {name!r} was created with",
-                f"another {part} ({_difference(theirs[part], mine[part], part)})",
+                f"another {part} ({_differing(mine[part], theirs[part])} in place of "
+                f"{_differing(theirs[part], mine[part])})",
                 "Choose another name, or use Campaign.resume; bounds are widened by "
                 "Campaign.widen or bo-stream widen.",
             )
@@ -749,11 +740,7 @@ def widened(settings: Settings, bounds: Mapping[str, tuple[float, float]]) -> Se
         raise InputError(
             "new bounds by the name of the input", repr(bounds), "For example {'x': (0.0, 9.0)}."
         )
-    unknown = [str(name) for name in bounds if name not in space.bounds]
-    if unknown:
-        raise InputError(
-            f"names among {', '.join(space.names)}", ", ".join(unknown), "Correct the spelling."
-        )
+    check_keys(bounds, space.names)
     wider = replace(space, bounds={**space.bounds, **bounds})
     for old, new in zip(space.kinds, wider.kinds, strict=True):
         if not new.contains(old):

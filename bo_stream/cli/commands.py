@@ -438,7 +438,7 @@ def check(where: Where) -> None:
 
     The exit code is 1 if something is damaged. The store itself is only read.
     """
-    url = existing_store(where)
+    url, _ = existing_store(where)
     from bo_stream.campaign.storage.sql_store import check_store
 
     found = check_store(url)

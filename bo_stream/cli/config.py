@@ -66,9 +66,6 @@ class InputConfig(Options):
     def _check_bounds(self) -> Self:
         if self.values is not None:
             check_keys(dict.fromkeys(self.model_fields_set), ["values", "unit", "log"])
-        for name in ("low", "high"):
-            if self.values is None and getattr(self, name) is None:
-                raise InputError(f"a key {name!r}", "none", f"Add {name} = ...")
         return self
 
     @property
@@ -109,18 +106,6 @@ class EvaluationConfig(Options):
     timeout: Positive | None = None
     seconds: Positive | None = None
     q: Count | None = None
-
-    @model_validator(mode="after")
-    def _check_workers(self) -> Self:
-        if self.timeout is not None and self.workers is None:
-            remedy = "Add workers = 1: an evaluation in the campaign's process cannot be stopped."
-            with errors_about("timeout"):
-                raise InputError("timeout with workers", "no workers", remedy)
-        if self.q is not None and self.workers is not None:
-            with errors_about("q"):
-                remedy = "Leave out q: each worker keeps one trial running."
-                raise InputError("workers or q", "both", remedy)
-        return self
 
 
 class CampaignConfig(Choices):

@@ -121,15 +121,12 @@ def load_campaign(
     Raises:
         ConfigError: if there is no such store, or several campaigns and no name.
     """
-    from bo_stream.cli.config import read_config
-
-    config = read_config(Path(where)) if is_config(where) else None
-    name = name if config is None else config.name
-    url = existing_store(where)
+    url, config = existing_store(where)
     _prepare_process()
     from bo_stream.campaign.campaign import Campaign
     from bo_stream.campaign.storage.open_store import open_store
 
+    name = name if config is None else config.name
     store = open_store(url)
     if name is None:
         names = store.names()
@@ -144,23 +141,23 @@ def load_campaign(
     return LoadedCampaign(campaign, url, config)
 
 
-def existing_store(where: str) -> str:
-    """URL of the store that an argument names.
+def existing_store(where: str) -> tuple[str, CampaignConfig | None]:
+    """URL of the store that an argument names, and the configuration if it names one.
 
     Raises:
         ConfigError: if it is a file that does not exist.
     """
+    config, remedy = None, "Correct the name of the store."
     if is_config(where):
         from bo_stream.cli.config import read_config
 
-        url = read_config(Path(where)).store
+        config = read_config(Path(where))
         remedy = f"Create it with: bo-stream run {where} (or suggest)"
-    else:
-        url, remedy = store_url(where, Path.cwd()), "Correct the name of the store."
+    url = store_url(where, Path.cwd()) if config is None else config.store
     file = sqlite_file(url)
     if file is not None and not file.is_file():
         raise ConfigError(f"There is no store {file}. {remedy}")
-    return url
+    return url, config
 
 
 def _prepare_process() -> None:

@@ -245,9 +245,9 @@ def test_trials_of_ones_own_may_be_put_under_way() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"space": Box({"x": (0.0, 5.0)})}, r"\['x', 0.0, 5.0\] in place of \['x', 0.0, 4.0\]"),
-        ({"space": Box({"x": (0.0, 4.0)}, units={"x": "bar"})}, "x: bar in place of"),
-        ({"goal": "minimise"}, "goal: minimise in place of maximise"),
+        ({"space": Box({"x": (0.0, 5.0)})}, r"\['x', 0.0, 5.0\].* in place of .*\['x', 0.0, 4.0\]"),
+        ({"space": Box({"x": (0.0, 4.0)}, units={"x": "bar"})}, "'x': 'bar'.* in place of"),
+        ({"goal": "minimise"}, "another goal .minimise in place of maximise"),
         ({"constraints": ["x <= 3"]}, "x <= 3"),
     ],
 )
