@@ -183,11 +183,11 @@ class Domain:
         """
         unit = self.width.clamp_min(torch.finfo(self.width.dtype).tiny)
         U, S = (((t.to(unit) - self.bounds[0]) / unit).numpy(force=True) for t in (X, seen))
-        S = np.unique(S, axis=0)
-        tree = KDTree(np.concatenate([S, U]))
-        again = np.zeros(tree.n, dtype=bool)
-        again[tree.query_pairs(APART, p=np.inf, output_type="ndarray").max(1)] = True
-        return torch.from_numpy(again[len(S) :]).to(X.device)
+        S, first = np.unique(S, axis=0), np.sort(np.unique(U, axis=0, return_index=True)[1])
+        tree, again = KDTree(np.concatenate([S, U[first]])), np.ones(len(U), dtype=bool)
+        later = tree.query_pairs(APART, p=np.inf, output_type="ndarray").max(1)
+        again[first] = np.isin(np.arange(len(S), tree.n), later)
+        return torch.from_numpy(again).to(X.device)
 
     def _others(self, n: int) -> Iterator[Tensor]:
         """Batches of feasible points, among which ``n`` are looked for: all settings, if there are

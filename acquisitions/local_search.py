@@ -221,8 +221,6 @@ def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array
 def _distance(process: LatentProcess, x: Array) -> float:
     """Scaled distance of a point ``d`` to the nearest point observed."""
     gaps = (process.X - x) / process.lengthscales
-    for j in process.cat_dims:
-        gaps[:, j] = (gaps[:, j] != 0.0) / process.lengthscales[j]
     return float(np.sqrt((gaps * gaps).sum(1).min()))
 
 

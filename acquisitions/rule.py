@@ -27,7 +27,7 @@ USUAL_DATA = frozenset({"X_baseline", "best_f", "X_pending"})
 
 DATA = USUAL_DATA | {
     *("mc_points", "bounds", "near", "observed", "domain", "ensemble", "region", "trials"),
-    *("weights", "ref_point", "inequality_constraints", "choices", "sampler"),
+    *("weights", "ref_point", "sampler"),
 }
 """Names of what an acquisition function is computed from; its other parameters are options."""
 

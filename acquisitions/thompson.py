@@ -26,7 +26,6 @@ from torch import Size, Tensor
 
 from acquisitions.ascent import alternate, climb
 from acquisitions.domain import Domain
-from acquisitions.trust_region import distinct_winners
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.streaming_gp import StreamingGP
@@ -35,7 +34,14 @@ from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess
 from bo_stream.mathematics.sines import Basis, grid_maximisers
 
-__all__ = ["Draws", "ThompsonSampling", "candidates", "drawn_at", "maximised"]
+__all__ = [
+    "Draws",
+    "ThompsonSampling",
+    "candidates",
+    "distinct_winners",
+    "drawn_at",
+    "maximised",
+]
 
 OVERVIEW = 2000
 """Points over the box from which the maximum of the mean is climbed."""
@@ -474,3 +480,12 @@ def _apart(X: Tensor) -> Tensor:
     for i in range(1, X.shape[1]):
         later[:, i] = (near[:, i, :i] & ~later[:, :i]).any(-1)
     return later.long().argsort(dim=-1, stable=True)
+
+
+def distinct_winners(values: Tensor, q: int) -> list[int]:
+    """Rows of ``n x s`` values of samples, which take in turn their best that is not taken yet."""
+    best = values.topk(min(q, len(values)), 0).indices.T.tolist()
+    orders, taken = [iter(column) for column in best], dict[int, None]()
+    for i in range(q):
+        taken[next(row for row in orders[i % len(orders)] if row not in taken)] = None
+    return list(taken)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from acquisitions.rule import Proposal, Rule, View
+from acquisitions.thompson import distinct_winners
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.region_draws import (
     RegionDraws,
@@ -23,7 +24,7 @@ from bo_stream.mathematics.region_draws import (
 )
 from bo_stream.surrogates.trust_region import TrustRegionGP
 
-__all__ = ["TrustRegionSampling", "TrustRegionSearch", "distinct_winners"]
+__all__ = ["TrustRegionSampling", "TrustRegionSearch"]
 
 CANDIDATES = 2000
 """Candidates of a batch; more for batches of more than a quarter of that."""
@@ -101,12 +102,3 @@ class TrustRegionSearch(Rule):
         """The next trials, by a `TrustRegionGP`."""
         X = TrustRegionSampling(cast(TrustRegionGP, view.model)).propose(q)
         return Proposal(X.clamp(*view.domain.bounds.to(X)))
-
-
-def distinct_winners(values: Tensor, q: int) -> list[int]:
-    """Rows of ``n x s`` values of samples, which take in turn their best that is not taken yet."""
-    best = values.topk(min(q, len(values)), 0).indices.T.tolist()
-    orders, taken = [iter(column) for column in best], dict[int, None]()
-    for i in range(q):
-        taken[next(row for row in orders[i % len(orders)] if row not in taken)] = None
-    return list(taken)

@@ -178,6 +178,14 @@ def test_steps_slide_along_a_constraint() -> None:
     torch.testing.assert_close(crossing, torch.tensor([[0.0, 1.5]], dtype=torch.float64))
 
 
+def test_repeats_of_a_few_settings_among_many() -> None:
+    domain, settings = Domain.of(box(2)), torch.rand(3, 2, dtype=torch.float64)
+    X = torch.cat([settings.repeat(20_000, 1), settings[:1] + 1e-8, settings[1:2] + 1e-5])
+    again = domain.repeats(X, settings[2:].repeat(9_000, 1))
+    assert (~again).nonzero().squeeze(-1).tolist() == [0, 1, len(X) - 1]
+    assert not len(domain.repeats(X[:0], settings)) and bool(domain.repeats(X[:1], X).all())
+
+
 def test_discrete_inputs_alone_are_maximised_over_all_values() -> None:
     values = torch.linspace(-2.0, 2.0, 9, dtype=torch.float64)
     model = surrogate(ExactGP, 2)

@@ -8,7 +8,7 @@ from gpytorch.kernels import MaternKernel
 
 from acquisitions import TrustRegionSampling, TrustRegionSearch, View
 from acquisitions.domain import Domain
-from acquisitions.trust_region import distinct_winners
+from acquisitions.thompson import distinct_winners
 from bo_stream import ExactGP, TrustRegionGP
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.errors import InputError, UnsupportedError

@@ -72,21 +72,13 @@ class FeasibleSet:
 
         Args:
             space: The space.
-            stored: Constraints on inputs as texts; None for a callable.
+            stored: Constraints on inputs of the space, as texts; None for a callable.
             given: The callables, perhaps among texts.
 
         Raises:
-            InputError: for names that are no inputs, and if a callable is missing.
+            InputError: if a callable is missing.
         """
         linear = [one for text in stored if text is not None for one in parse_constraint(text)]
-        for one in linear:
-            unknown = [name for name in one.coefficients if name not in space.names]
-            if unknown:
-                raise InputError(
-                    f"names among {', '.join(space.names)} in a constraint",
-                    f"{unknown[0]!r} in {one.text!r}",
-                    "Correct the spelling.",
-                )
         callables = [one for one in given if callable(one)]
         if len(callables) != sum(text is None for text in stored):
             raise InputError(
@@ -98,14 +90,9 @@ class FeasibleSet:
         return cls(space, linear, callables)
 
     @property
-    def is_constrained(self) -> bool:
-        """Whether there are constraints."""
-        return bool(self.linear or self.callables)
-
-    @property
     def is_box(self) -> bool:
         """Whether every point between the bounds is feasible."""
-        return self.space.is_continuous and not self.is_constrained
+        return self.space.is_continuous and not (self.linear or self.callables)
 
     def holds(self, values: np.ndarray) -> np.ndarray:
         """Whether constraints hold, for rows of values ``n x d``: ``n`` booleans.
