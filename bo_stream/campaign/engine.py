@@ -15,7 +15,6 @@ import torch
 from botorch.acquisition.cached_cholesky import supports_cache_root
 from botorch.models.model import ModelList
 from botorch.models.model_list_gp_regression import ModelListGP
-from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
@@ -153,7 +152,7 @@ class Engine:
         if not self.outcomes.joint:
             return models[0]
         gaussian = all(map(supports_cache_root, models))
-        joint = GaussianOutcomes(*models) if gaussian else OutcomeModels(*models)
+        joint = ModelListGP(*models) if gaussian else ModelList(*models)
         return cast(StreamingGP, joint)
 
     @property
@@ -283,27 +282,3 @@ def _targets(settings: Settings) -> Tensor | None:
     generator = torch.Generator().manual_seed(0)
     some = torch.randperm(len(space.points), generator=generator)[:TARGETS]
     return space.points if len(space.points) <= TARGETS else space.points[some]
-
-
-class OutcomeModels(ModelList):
-    """Surrogates as one model, with an output for each; points are moved to their bounds.
-
-    BoTorch looks outside of the observed points for the worst outcome.
-    """
-
-    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:
-        """The joint posterior of all outcomes at points, ``batch_shape x q x d``."""
-        return super().posterior(_inside(self, X), *args, **kwargs)
-
-
-class GaussianOutcomes(ModelListGP):
-    """`OutcomeModels` with Gaussian posteriors, whose factors BoTorch keeps."""
-
-    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Posterior:  # type: ignore[override]
-        """The joint posterior of all outcomes at points, ``batch_shape x q x d``."""
-        return super().posterior(_inside(self, X), *args, **kwargs)
-
-
-def _inside(model: OutcomeModels | GaussianOutcomes, X: Tensor) -> Tensor:
-    low, high = cast(Tensor, model.models[0].bounds).to(X)
-    return X.clamp(low, high)
