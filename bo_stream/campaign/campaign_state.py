@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from io import BytesIO
 from itertools import chain
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -19,8 +18,7 @@ from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
-from bo_stream.campaign.storage.store import Snapshot
-from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.errors import InputError, StateError
 
 __all__ = ["CampaignState"]
 
@@ -172,50 +170,24 @@ class CampaignState:
     # -- snapshots -------------------------------------------------------------------------------
 
     def _save_snapshot(self) -> None:
-        """Save all surrogates: that of one outcome as it is, those of several as parts."""
+        """Save all surrogates that can be saved."""
         if not self.store.durable:
             return
         with self.ledger.row.timed("store_seconds"):
-            parts: dict[str, dict[str, Any]] = {}
-            contents = b""
-            for column, one in self.engine.learners.items():
-                if one.model is None:
-                    continue
+            saved, contents = self.engine.dumps()
+            if saved["parts"]:
                 try:
-                    about, model = one.dumps()
-                except UnsupportedError as error:
-                    warnings.warn(
-                        "This surrogate cannot be saved; a resumed campaign builds it again from "
-                        f"all outcomes. {error}",
-                        stacklevel=4,
-                    )
-                    one.saved = math.inf
-                    continue
-                parts[column], contents = {**about, "bytes": len(model)}, contents + model
-            if not parts:
-                return
-            saved: dict[str, Any] = {"parts": parts}
-            if self.engine.only is not None:
-                region = None if self.engine.region is None else self.engine.region.tolist()
-                saved = {**next(iter(parts.values())), "region": region}
-            try:
-                self._snapshot = self.store.save_snapshot(self.ledger.name, saved, contents)
-            except StateError as error:  # such as a full disk, after the outcomes were stored
-                warnings.warn(
-                    f"The surrogate was not saved; no outcome is lost. {error}", stacklevel=4
-                )
-        for column in parts:
-            self.engine.learners[column].saved = self.engine.learners[column].num_observed
+                    self._snapshot = self.store.save_snapshot(self.ledger.name, saved, contents)
+                except StateError as error:  # such as a full disk, after the outcomes were stored
+                    what = "The surrogate was not saved; no outcome is lost."
+                    warnings.warn(f"{what} {error}", stacklevel=4)
 
     def _load_snapshot(self) -> None:
         """Load the newest readable snapshot; without one, the surrogates are built again."""
-        newest, several = self.store.newest_snapshot(self.ledger.name), self.engine.only is None
+        newest, loaded = self.store.newest_snapshot(self.ledger.name), False
         for snapshot in self.store.snapshots(self.ledger.name):
-            if ("parts" in snapshot.about) != several:  # before failures were changed
-                continue
             try:
-                self._load(snapshot)
-                break
+                loaded = self.engine.loads(snapshot.about, snapshot.model)
             except Exception as error:  # of another release: anything may be missing
                 warnings.warn(
                     f"Snapshot {snapshot.number} of the surrogate of campaign {self.ledger.name!r} "
@@ -223,23 +195,8 @@ class CampaignState:
                     f"snapshot or built again from all outcomes. {error}",
                     stacklevel=4,
                 )
-        else:
-            self.engine.region = None
-            for one in self.engine.learners.values():
-                one.reset()
-        for one in self.engine.learners.values():
-            one.saved = one.num_observed
+            if loaded:
+                break
+        if not loaded:
+            self.engine.loads({"parts": {}, "joint": self.engine.outcomes.joint}, b"")
         self._snapshot = newest
-
-    def _load(self, snapshot: Snapshot) -> None:
-        about, model = snapshot.about, BytesIO(snapshot.model)
-        whole = {column: {"bytes": None, **about} for column in self.engine.outcomes.columns}
-        parts = about.get("parts", whole)
-        region = about.get("region")
-        for one in self.engine.learners.values():
-            one.reset()
-        for column, part in parts.items():
-            content = model.read(part["bytes"])
-            if column in self.engine.learners:
-                self.engine.learners[column].loads(part, content)
-        self.engine.region = None if region is None else self.engine.like.new_tensor(region)

@@ -6,8 +6,9 @@ runs hold one each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -244,6 +245,40 @@ class Engine:
                 raise ArithmeticError("The points are not finite.")
             return replace(found, name=found.name or usual[0], why=found.why or usual[1])
         return None
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def dumps(self) -> tuple[dict[str, Any], bytes]:
+        """All surrogates that can be saved: about each, by column, and their contents together."""
+        parts: dict[str, dict[str, Any]] = {}
+        contents = b""
+        for column, one in self.learners.items():
+            about, model = one.dumps()
+            if about:
+                parts[column], contents = {**about, "bytes": len(model)}, contents + model
+        region = None if self.region is None else self.region.tolist()
+        return {"parts": parts, "region": region, "joint": self.outcomes.joint}, contents
+
+    def loads(self, about: Mapping[str, Any], contents: bytes) -> bool:
+        """Restore what `dumps` returned, in this release or an earlier one.
+
+        Returns:
+            False if it was saved before failures were changed.
+        """
+        if about.get("joint", "parts" in about) != self.outcomes.joint:
+            return False
+        whole = {column: {"bytes": len(contents), **about} for column in self.outcomes.columns}
+        region, stream = about.get("region"), BytesIO(contents)
+        for one in self.learners.values():
+            one.reset()
+        for column, part in about.get("parts", whole).items():
+            model = stream.read(part["bytes"])
+            if column in self.learners:
+                self.learners[column].loads(part, model)
+        for one in self.learners.values():
+            one.saved = one.num_observed
+        self.region = None if region is None else self.like.new_tensor(region)
+        return True
 
 
 def initial_design(

@@ -402,15 +402,17 @@ class Learner:
     # -- snapshots -------------------------------------------------------------------------------
 
     def dumps(self) -> tuple[dict[str, Any], bytes]:
-        """The contents of a snapshot.
-
-        Raises:
-            UnsupportedError: for a surrogate that cannot be saved.
-        """
-        s = self.surprise
-        if isinstance(self.model, Refitted):
-            kind = type(self.model.model).__name__
-            raise UnsupportedError("a surrogate of this package", kind, "Nothing need be done.")
+        """The contents of a snapshot; empty, with a warning, if the surrogate cannot be saved."""
+        self.saved, s = self.num_observed, self.surprise
+        if self.model is None or isinstance(self.model, Refitted):
+            return {}, b""
+        try:
+            model = checkpoint.dumps(self.model)
+        except UnsupportedError as error:
+            what = "This surrogate cannot be saved; a resumed campaign builds it again from all"
+            warnings.warn(f"{what} outcomes. {error}", stacklevel=6)
+            self.saved = math.inf
+            return {}, b""
         about = {
             "told": self.num_observed,
             "begun": self._built_at,
@@ -424,7 +426,7 @@ class Learner:
             "least": self.least if math.isfinite(self.least) else None,
             "surprise": [float(v) for v in (s.count, s.total, s.information, s.variance)],
         }
-        return about, checkpoint.dumps(cast(StreamingGP, self.model))
+        return about, model
 
     def loads(self, about: dict[str, Any], model: bytes) -> None:
         """Restore the contents of a snapshot.

@@ -95,7 +95,7 @@ def test_campaigns_with_policies_are_resumed(
     campaign = Campaign(space, given, store=url, seed=0, initial=4)
     batch = campaign.ask(6)
     campaign.tell(batch.assign(y=batch["x"]))
-    campaign.update()
+    campaign.state.update()
     again = Campaign.resume(url)
     assert getattr(again.model, option) == from_plain(option, policy)
     kept = again.settings.surrogate
@@ -126,7 +126,7 @@ def test_campaigns_with_modules_of_ones_own_are_resumed(
     campaign = Campaign(space, given, store=url, seed=0, initial=4, noise=noise)
     batch = campaign.ask(6)
     campaign.tell(batch.assign(y=batch["x"]))
-    campaign.update()
+    campaign.state.update()
     with warnings.catch_warnings(action="error"):
         again = Campaign.resume(url, **({"surrogate": given} if callable(given) else {}))
         assert_same_state(snapshot(again.model), snapshot(campaign.model))

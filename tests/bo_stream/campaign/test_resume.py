@@ -81,7 +81,10 @@ def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(url: str, tmp_
     assert all(torch.equal(v, theirs[k]) for k, v in ours.items() if isinstance(v, torch.Tensor))
     apart = (resumed.predict(PLACES) - undisturbed.predict(PLACES)).abs()
     assert apart.max(axis=None) <= 1e-10
-    mine, whole = (next(c.ledger.store.snapshots("campaign")).about for c in (resumed, undisturbed))
+    mine, whole = (
+        next(c.ledger.store.snapshots("campaign")).about["parts"]["y"]
+        for c in (resumed, undisturbed)
+    )
     assert mine["surprise"] == pytest.approx(whole["surprise"], rel=1e-9)
     assert mine["surprise"][0] > 0
 
@@ -114,7 +117,7 @@ def test_resuming_neither_fits_nor_replays_from_the_start(tmp_path: Path) -> Non
     assert resumed.ledger.row["fit_evaluations"] == 0
     assert resumed.ledger.store.newest_snapshot("campaign") == 2
     newest = next(resumed.ledger.store.snapshots("campaign"))
-    assert newest.about["told"] == 4 + 10
+    assert newest.about["parts"]["y"]["told"] == 4 + 10
     assert resumed.model is not None and resumed.model.num_observed == 4 + 10 + 3
     assert (resumed.predict(PLACES) - campaign.predict(PLACES)).abs().max(axis=None) < 1e-10
 
