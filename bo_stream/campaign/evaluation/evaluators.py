@@ -20,7 +20,7 @@ import pandas as pd
 
 from bo_stream.errors import InputError, StateError
 
-__all__ = ["Evaluator", "Failed", "Objective", "ProcessPool", "SerialEvaluator", "UserExecutor"]
+__all__ = ["Evaluator", "Failed", "Objective", "ProcessPool", "UserExecutor"]
 
 Objective = Callable[[Any], Any]
 
@@ -43,46 +43,49 @@ class Failed:
         return cls(f"{type(error).__name__}: {error}")
 
 
-class Evaluator(ABC):
-    """Evaluates trials.
+class Evaluator:
+    """Evaluates trials in this process, one after the other; subclasses evaluate elsewhere.
 
     Args:
         objective: Called with a trial as a Series.
         size: Number of trials that it takes at a time.
 
     Attributes:
+        batch: Number of trials to ask for at a time.
         running: Trials under evaluation, by id.
         returned: What the objective returned, or `Failed`, of trials not told yet, by id.
     """
 
-    batch = 1
-    """Number of trials to ask for at a time: one, unless all have to start together."""
-
     def __init__(self, objective: Objective, size: int) -> None:
-        self.objective, self.size = objective, size
+        self.objective, self.size, self.batch = objective, size, size
         self.running: dict[int, Any] = {}
         self.returned: dict[int, Any] = {}
 
     @property
-    @abstractmethod
     def capacity(self) -> int:
         """Number of further trials that it takes now."""
+        return 0 if self.running else self.size
 
-    @abstractmethod
     def start(self, id: int, row: pd.Series[Any]) -> None:
-        """Start a trial."""
+        """Start a trial, or put it into the queue."""
+        self.running[id] = row
 
-    @abstractmethod
     def wait(self) -> None:
         """Return when a trial has ended."""
+        id, row = next(iter(self.running.items()))
+        try:
+            returned = self.objective(row)
+        except Exception as error:
+            returned = Failed.by(error)
+        self._finish(id, returned)
 
     def collect(self) -> None:
         """Collect what was returned already, without waiting."""
         return
 
-    def drop_waiting(self) -> None:
+    def drop_queue(self) -> None:
         """Forget the trials that have not started, if they are known; the others go on."""
-        return
+        self.running.clear()
 
     def close(self) -> None:
         """Abandon the running trials."""
@@ -93,36 +96,6 @@ class Evaluator(ABC):
         self.running.pop(id, None)
 
 
-class SerialEvaluator(Evaluator):
-    """Evaluates in this process, one trial after the other, then takes the next batch."""
-
-    def __init__(self, objective: Objective, size: int) -> None:
-        super().__init__(objective, size)
-        self.batch = size
-
-    @property
-    def capacity(self) -> int:
-        """Number of further trials that it takes now."""
-        return 0 if self.running else self.size
-
-    def start(self, id: int, row: pd.Series[Any]) -> None:
-        """Queue a trial."""
-        self.running[id] = row
-
-    def wait(self) -> None:
-        """Evaluate the next trial."""
-        id, row = next(iter(self.running.items()))
-        try:
-            returned = self.objective(row)
-        except Exception as error:
-            returned = Failed.by(error)
-        self._finish(id, returned)
-
-    def drop_waiting(self) -> None:
-        """Forget the trials that are left: `wait` starts and ends one."""
-        self.running.clear()
-
-
 @dataclass
 class RunningEvaluation:
     """A trial that was submitted to a worker.
@@ -130,8 +103,8 @@ class RunningEvaluation:
     Attributes:
         row: The trial.
         future: Its future result.
+        has_started: Whether it is seen to run.
         worker: Executor of its own process, in a `ProcessPool`.
-        ready: Done when that process has imported what it needs, and evaluates the trial next.
         attempt: Number of the attempt, up to `ATTEMPTS`.
         submitted: Time of submission on the monotonic clock.
         started: When it was first seen to run; None before.
@@ -139,14 +112,14 @@ class RunningEvaluation:
 
     row: pd.Series[Any]
     future: futures.Future[Any]
+    has_started: Callable[[], bool]
     worker: Any = None
-    ready: futures.Future[Any] | None = None
     attempt: int = 1
     submitted: float = field(default_factory=time.monotonic)
     started: float | None = None
 
 
-class FutureEvaluator(Evaluator):
+class FutureEvaluator(Evaluator, ABC):
     """Base of evaluators whose workers return futures, with a timeout.
 
     Args:
@@ -156,6 +129,7 @@ class FutureEvaluator(Evaluator):
 
     Attributes:
         startup: Seconds from submission to the start of an evaluation that is not seen to run.
+            Where others are, it waits in a queue.
     """
 
     startup = 0.0
@@ -163,7 +137,7 @@ class FutureEvaluator(Evaluator):
     def __init__(self, objective: Objective, size: int, timeout: float | None) -> None:
         super().__init__(objective, size)
         self.running: dict[int, RunningEvaluation] = {}
-        self.timeout = timeout
+        self.timeout, self.batch = timeout, 1
 
     @property
     def capacity(self) -> int:
@@ -189,12 +163,16 @@ class FutureEvaluator(Evaluator):
                 with suppress(StateError):
                     self._end(id, evaluation)
 
+    def drop_queue(self) -> None:
+        """Let all trials go on."""
+        return
+
     def _is_late(self, evaluation: RunningEvaluation) -> bool:
         if self.timeout is None:
             return False
         now = time.monotonic()
-        if evaluation.started is None and self._runs(evaluation):
-            evaluation.started = now
+        if evaluation.started is None and evaluation.has_started():
+            evaluation.started, self.startup = now, math.inf
         started = evaluation.started
         if started is None:
             started = evaluation.submitted + self.startup
@@ -203,10 +181,6 @@ class FutureEvaluator(Evaluator):
     @abstractmethod
     def _end(self, id: int, evaluation: RunningEvaluation) -> None:
         """Take the result of a future that is done."""
-
-    @abstractmethod
-    def _runs(self, evaluation: RunningEvaluation) -> bool:
-        """Whether an evaluation is seen to run."""
 
     @abstractmethod
     def _give_up(self, id: int, evaluation: RunningEvaluation) -> None:
@@ -251,23 +225,20 @@ class ProcessPool(FutureEvaluator):
         self._new_worker = partial(ProcessPoolExecutor, 1, initializer=_worker_initializer())
         self._workers: list[Any] = []
 
-    def start(self, id: int, row: pd.Series[Any]) -> None:
+    def start(self, id: int, row: pd.Series[Any], attempt: int = 1) -> None:
         """Give a trial to a free worker."""
-        self._submit(id, row, 1)
-
-    def close(self) -> None:
-        """Stop all processes."""
-        for worker in self._workers:
-            worker.shutdown(wait=True, kill_workers=True)
-
-    def _submit(self, id: int, row: pd.Series[Any], attempt: int) -> None:
         busy = [evaluation.worker for evaluation in self.running.values()]
         free = [worker for worker in self._workers if worker not in busy]
         if not free:
             free = [self._new_worker()]
             self._workers += free
         ready, future = (free[0].submit(self._call, row, evaluate) for evaluate in (False, True))
-        self.running[id] = RunningEvaluation(row, future, free[0], ready, attempt)
+        self.running[id] = RunningEvaluation(row, future, ready.done, free[0], attempt)
+
+    def close(self) -> None:
+        """Stop all processes."""
+        for worker in self._workers:
+            worker.shutdown(wait=True, kill_workers=True)
 
     def _end(self, id: int, evaluation: RunningEvaluation) -> None:
         error = evaluation.future.exception()
@@ -277,13 +248,10 @@ class ProcessPool(FutureEvaluator):
             return
         self._stop(evaluation)
         if evaluation.attempt < ATTEMPTS:
-            self._submit(id, evaluation.row, evaluation.attempt + 1)
+            self.start(id, evaluation.row, evaluation.attempt + 1)
             return
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         self._finish(id, Failed(f"its worker died {ATTEMPTS} times ({cause})"))
-
-    def _runs(self, evaluation: RunningEvaluation) -> bool:
-        return evaluation.ready is not None and evaluation.ready.done()
 
     def _give_up(self, id: int, evaluation: RunningEvaluation) -> None:
         self._stop(evaluation)
@@ -369,7 +337,8 @@ class UserExecutor(FutureEvaluator):
 
     def start(self, id: int, row: pd.Series[Any]) -> None:
         """Submit a trial."""
-        self.running[id] = RunningEvaluation(row, self.executor.submit(self.objective, row))
+        future = self.executor.submit(self.objective, row)
+        self.running[id] = RunningEvaluation(row, future, future.running)
 
     def close(self) -> None:
         """Cancel what has not started."""
@@ -387,11 +356,6 @@ class UserExecutor(FutureEvaluator):
                 "replaces workers that die.",
             ) from error
         self._finish(id, future.result() if error is None else Failed.by(error))
-
-    def _runs(self, evaluation: RunningEvaluation) -> bool:
-        if evaluation.future.running():
-            self.startup = math.inf  # starts are reported, and the others are queued
-        return evaluation.future.running()
 
     def _give_up(self, id: int, evaluation: RunningEvaluation) -> None:
         self._hanging.append(evaluation.future)

@@ -29,7 +29,6 @@ from bo_stream.campaign.evaluation.evaluators import (
     Failed,
     Objective,
     ProcessPool,
-    SerialEvaluator,
     UserExecutor,
 )
 from bo_stream.campaign.frames import inputs_frame
@@ -193,7 +192,7 @@ def _evaluator(
             "neither",
             "Use workers=1: an evaluation in this process could not be stopped.",
         )
-    return SerialEvaluator(objective, q or 1)
+    return Evaluator(objective, q or 1)
 
 
 def _count(name: str, value: Any) -> int:
@@ -207,7 +206,7 @@ def _start_trials(
 ) -> bool:
     """Start as many trials as the evaluator takes; returns whether any is running."""
     if failing.always:
-        evaluator.drop_waiting()
+        evaluator.drop_queue()
         return bool(evaluator.running)
     while time.monotonic() < end and (trials := _next_trials(campaign, evaluator, budget)):
         for id, row in _rows(campaign, trials):
