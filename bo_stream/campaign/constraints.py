@@ -57,21 +57,18 @@ def parse_constraint(text: Any) -> tuple[LinearConstraint, ...]:
     """
     if not isinstance(text, str):
         raise InputError("a constraint as text", repr(text), EXAMPLE)
-    quoted: list[str] = re.findall(r"`([^`]+)`", text)
-    names = {f"quoted_name_{i}": name for i, name in enumerate(quoted)}
-    plain = text
-    for alias in names:
-        plain = re.sub(r"`[^`]+`", alias, plain, count=1)
+    parts = re.split(r"`([^`]+)`", text)  # every second one is a name in backticks
+    names = {f"quoted_name_{i}": part for i, part in enumerate(parts) if i % 2}
+    plain = "".join(f"quoted_name_{i}" if i % 2 else part for i, part in enumerate(parts))
     try:
         tree = ast.parse(plain.strip(), mode="eval").body
         if not isinstance(tree, ast.Compare):
             raise ValueError("no comparison")
         sides = [_terms(side, names) for side in (tree.left, *tree.comparators)]
         pairs = zip(pairwise(sides), tree.ops, strict=True)
-        found = tuple(_constraint(text, *pair, operator) for pair, operator in pairs)
+        return tuple(_constraint(text, *pair, operator) for pair, operator in pairs)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError("a linear constraint", f"{text!r} ({error})", EXAMPLE) from error
-    return found
 
 
 def _constraint(text: str, left: Terms, right: Terms, operator: ast.cmpop) -> LinearConstraint:

@@ -20,7 +20,7 @@ from bo_stream.campaign.outcomes.outcome import Measured
 from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.space.columns import told_apart
-from bo_stream.campaign.space.inputs import CLOSE, Category
+from bo_stream.campaign.space.spaces import CLOSE, Category
 from bo_stream.errors import InputError, StateError
 
 __all__ = [

@@ -69,7 +69,7 @@ def read_measurements(path: Path, campaign: Campaign) -> pd.DataFrame:
     """
     from bo_stream.campaign.names import RESERVED
     from bo_stream.campaign.space import Pool
-    from bo_stream.campaign.space.inputs import Category
+    from bo_stream.campaign.space.spaces import Category
 
     space, counts = campaign.space, campaign.settings.counts
     outcomes = campaign.settings.outcomes.known_columns

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,7 +33,7 @@ from bo_stream.campaign.evaluation.evaluators import (
     UserExecutor,
 )
 from bo_stream.campaign.frames import inputs_frame
-from bo_stream.campaign.history import Trial, TrialHistory
+from bo_stream.campaign.history import TrialHistory
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.outcomes.outcome import Outcome
@@ -208,9 +209,9 @@ def _start_trials(
     if failing.always:
         evaluator.drop_queue()
         return bool(evaluator.running)
-    while time.monotonic() < end and (trials := _next_trials(campaign, evaluator, budget)):
-        for id, row in _rows(campaign, trials):
-            evaluator.start(id, row)
+    while time.monotonic() < end and len(frame := _next_trials(campaign, evaluator, budget)):
+        for i, id in enumerate(frame.index.tolist()):
+            evaluator.start(id, frame.iloc[i].rename(id))
     return bool(evaluator.running)
 
 
@@ -219,61 +220,44 @@ def _finished(history: TrialHistory) -> int:
     return len(history.trials) - len(history.with_status("running"))
 
 
-def _next_trials(campaign: RunningCampaign, evaluator: Evaluator, budget: int) -> list[Trial]:
-    """The next trials to evaluate: those of a run that has died, enqueued ones, then new ones."""
-    history = campaign.ledger.refresh()
+def _next_trials(campaign: RunningCampaign, evaluator: Evaluator, budget: int) -> pd.DataFrame:
+    """Inputs of the next trials: those of a run that has died, enqueued ones, then new ones."""
+    history, space = campaign.ledger.refresh(), campaign.ledger.settings.space
     unfinished = budget - _finished(history) - len(evaluator.running)
     capacity = min(evaluator.capacity, unfinished) if unfinished > 0 else 0
     if capacity <= 0:
-        return []
+        return pd.DataFrame()
     running = [t for t in history.with_status("running") if t.id not in evaluator.running]
     abandoned = [t for t in running if has_died(t.by)]
-    if abandoned:
-        return abandoned[:capacity]
+    frame = inputs_frame(abandoned[:capacity], space)
     new = budget - len(history.trials)
-    if isinstance(campaign.ledger.settings.space, Pool):
+    if isinstance(space, Pool):
         new = min(new, len(campaign.state.free_places))
     new = min(capacity, evaluator.batch, len(history.enqueued) + max(new, 0))
-    if new <= 0:
-        return []
-    try:
-        ids = campaign.ask(new, by=run_id(), budget=budget).index
-    except BudgetError:  # another process has asked for the rest meanwhile
-        return []
-    return [campaign.ledger.history.trials[int(id)] for id in ids]
-
-
-def _rows(campaign: RunningCampaign, trials: list[Trial]) -> list[tuple[int, pd.Series[Any]]]:
-    """Trials as the objective is given them, each named by its id."""
-    space = campaign.ledger.settings.space
-    frame = inputs_frame(trials, space)
+    if new > 0 and not abandoned:
+        with suppress(BudgetError):  # another process may have asked for the rest meanwhile
+            frame = campaign.ask(new, by=run_id(), budget=budget)
     if isinstance(space, Pool) or not space.is_continuous:
         frame = frame.astype(object)  # places, integers and categories keep their types
-    return [(trial.id, frame.iloc[i].rename(trial.id)) for i, trial in enumerate(trials)]
+    return frame
 
 
 def _tell_results(campaign: RunningCampaign, evaluator: Evaluator, failing: _Failing) -> None:
-    """Tell all that was returned; the evaluator keeps it until it was told."""
-    for id, returned in list(evaluator.returned.items()):
-        failing.see(id, _tell(campaign, id, returned))
-        del evaluator.returned[id]
+    """Tell all that was returned; the evaluator keeps it until it was told.
 
-
-def _tell(campaign: RunningCampaign, id: int, returned: Any) -> str | None:
-    """Tell what was returned, unless another process has told or withdrawn that trial.
-
-    Returns:
-        Why the trial has failed; None for an outcome.
+    Trials that another process has told or withdrawn meanwhile stay as they are.
     """
-    reason = None
-    try:
-        reason = _tell_outcome(campaign, id, returned)
-        if reason is not None:
-            campaign.fail(id, reason[:LONGEST])
-    except StateError:
-        if campaign.ledger.refresh().trials[id].status not in ("told", "withdrawn"):
-            raise
-    return reason
+    for id, returned in list(evaluator.returned.items()):
+        reason = None
+        try:
+            reason = _tell_outcome(campaign, id, returned)
+            if reason is not None:
+                campaign.fail(id, reason[:LONGEST])
+        except StateError:
+            if campaign.ledger.refresh().trials[id].status not in ("told", "withdrawn"):
+                raise
+        failing.see(id, reason)
+        del evaluator.returned[id]
 
 
 def _tell_outcome(campaign: RunningCampaign, id: int, returned: Any) -> str | None:

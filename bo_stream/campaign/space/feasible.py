@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
-from bo_stream.campaign.space.inputs import Category
-from bo_stream.campaign.space.spaces import SpaceOfInputs
+from bo_stream.campaign.space.spaces import Category, SpaceOfInputs
 from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting_property
 

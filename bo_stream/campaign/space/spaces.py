@@ -1,12 +1,15 @@
 """Where a campaign may measure: a box of named inputs, or the rows of a table.
 
-Users give inputs in their own units and labels as pandas frames; surrogates are given tensors.
+Every kind of input has three forms. Users see *labels*: numbers in their units, and the names of
+categories. Stores keep *values*: the same numbers, and the position of a category in its list.
+Surrogates are given *coordinates*: values, or their logarithms.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -14,19 +17,366 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import torch
+from pandas.api.types import infer_dtype
 from torch import Tensor
 
-from bo_stream.campaign.names import check_names, in_spelling, listed_names, spelled
-from bo_stream.campaign.space.columns import column, numbers
-from bo_stream.campaign.space.inputs import CLOSE, Category, Range, category, input_from
-from bo_stream.errors import InputError
+from bo_stream.campaign.names import check_names, folded, in_spelling, listed_names, spelled
+from bo_stream.campaign.space.columns import TRUTHS, column, numbers, told_apart
+from bo_stream.errors import BoundsError, InputError
 from bo_stream.mathematics.autograd import lasting_property
 
-__all__ = ["Box", "Pool", "Space", "SpaceOfInputs", "space_from_dict"]
+__all__ = ["Box", "Category", "Pool", "Range", "Space", "SpaceOfInputs", "space_from_dict"]
+
+SEARCHED = 10_000
+"""Largest number of values of an integer input that a search distinguishes."""
+
+CLOSE = 1e-9
+"""Relative difference below which a number is one of the allowed ones: a file may drop digits."""
+
+DIGITS = 4.0 * float(np.finfo(np.float64).eps)
+"""Relative difference of numbers that rounding in double precision makes."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A continuous input between two bounds, and the base of the other kinds.
+
+    Attributes:
+        name: Its name.
+        low: Smallest value, in the user's units.
+        high: Largest value.
+        log: Whether the scale is logarithmic.
+    """
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+
+    @cached_property
+    def choices(self) -> np.ndarray | None:
+        """Coordinates of the allowed values that are searched; None: all between the bounds."""
+        return None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        return self.low, self.high
+
+    def read(self, frame: pd.DataFrame) -> np.ndarray:
+        """Values in a user's frame, which need not be allowed.
+
+        Raises:
+            InputError: for a missing column, or values that are not finite numbers.
+        """
+        return numbers(frame, self.name)
+
+    def settled(self, values: np.ndarray) -> np.ndarray:
+        """The allowed values that these are, up to rounding.
+
+        Raises:
+            BoundsError: naming the first value outside the bounds.
+        """
+        ends = np.array(self.ends)
+        scale = np.abs(ends) if self.log else np.ptp(ends)
+        low, high = ends + np.array([-1.0, 1.0]) * np.maximum(CLOSE * scale, DIGITS * np.abs(ends))
+        outside = (values < low) | (values > high)
+        if outside.any():
+            *shown, got = told_apart(*ends, values[outside][0])
+            raise BoundsError(
+                f"{self.name!r} between {shown[0]} and {shown[1]}",
+                got,
+                "Give inputs inside the bounds, in their units.",
+            )
+        return np.clip(values, *self.ends)
+
+    def coordinates(self, values: np.ndarray) -> np.ndarray:
+        """Coordinates of values."""
+        return np.log(values) if self.log else values
+
+    def values(self, coordinates: np.ndarray) -> np.ndarray:
+        """Values of coordinates, clipped to the bounds."""
+        return np.clip(np.exp(coordinates) if self.log else coordinates, self.low, self.high)
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """What users see of values."""
+        return values
+
+    def contains(self, other: Range) -> bool:
+        """Whether it allows all values of another input, and they mean the same."""
+        return type(other) is type(self) and self.low <= other.low and other.high <= self.high
+
+    def described(self) -> str:
+        """The values, and their scale, in words."""
+        return f"{self.low:.12g} to {self.high:.12g}{_scale(self)}"
+
+
+@dataclass(frozen=True)
+class Integers(Range):
+    """All integers between two bounds; its searches distinguish at most `SEARCHED` of them."""
+
+    @cached_property
+    def choices(self) -> np.ndarray:
+        """Coordinates of the values that are searched; of very many, evenly spread."""
+        if self.high - self.low < SEARCHED:
+            return super().coordinates(np.arange(self.low, self.high + 1.0))
+        low, high = super().coordinates(np.array(self.ends))
+        return super().coordinates(np.unique(self.values(np.linspace(low, high, SEARCHED))))
+
+    def settled(self, values: np.ndarray) -> np.ndarray:
+        """The integers that these are, up to rounding."""
+        values = super().settled(values)
+        return _allowed(self, values, np.rint(values), "an integer")
+
+    def coordinates(self, values: np.ndarray) -> np.ndarray:
+        """Coordinates of values: the very numbers in `choices`, unless they are very many."""
+        if self.high - self.low < SEARCHED:
+            places = np.rint(np.clip(values, *self.ends) - self.low)
+            return np.asarray(self.choices[places.astype(np.int64)])
+        return super().coordinates(values)
+
+    def values(self, coordinates: np.ndarray) -> np.ndarray:
+        """Values of coordinates, which rounding may have moved off them."""
+        return np.rint(super().values(coordinates))
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """What users see of values: integers."""
+        return values.astype(np.int64)
+
+    def described(self) -> str:
+        """The values, and their scale, in words."""
+        return f"integers, {super().described()}"
+
+
+@dataclass(frozen=True)
+class Levels(Range):
+    """Numbers in a list.
+
+    Attributes:
+        allowed: The values, sorted.
+    """
+
+    allowed: Sequence[Any] = ()
+
+    @cached_property
+    def choices(self) -> np.ndarray:
+        """Coordinates of all values."""
+        return super().coordinates(self._numbers)
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        return np.array(self.allowed, dtype=np.float64)
+
+    def settled(self, values: np.ndarray) -> np.ndarray:
+        """The allowed values that these are, up to rounding."""
+        values = super().settled(values)
+        nearest = self._numbers[np.abs(values[:, None] - self._numbers).argmin(1)]
+        return _allowed(self, values, nearest, f"one of {_listed(self.allowed)}")
+
+    def coordinates(self, values: np.ndarray) -> np.ndarray:
+        """Coordinates of values: the very numbers in `choices`."""
+        return np.asarray(self.choices[_nearest(self._numbers, values)])
+
+    def values(self, coordinates: np.ndarray) -> np.ndarray:
+        """Values of coordinates, which rounding may have moved off them."""
+        return np.asarray(self._numbers[_nearest(self.choices, coordinates)])
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """What users see of values: integers where all are."""
+        whole = all(float(value).is_integer() for value in self.allowed)
+        return values.astype(np.int64) if whole else values
+
+    def contains(self, other: Range) -> bool:
+        """Whether it allows all values of another input."""
+        return isinstance(other, Levels) and set(self.allowed) >= set(other.allowed)
+
+    def described(self) -> str:
+        """The values, and their scale, in words."""
+        return f"{_listed(self.allowed)}{_scale(self)}"
+
+
+@dataclass(frozen=True)
+class Category(Levels):
+    """An input without order: one of several texts, or true and false.
+
+    Attributes:
+        allowed: Its labels; a value is the position of its label.
+    """
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        return np.arange(len(self.allowed), dtype=np.float64)
+
+    def read(self, frame: pd.DataFrame) -> np.ndarray:
+        """Values in a user's frame.
+
+        Labels are recognised in another spelling (capitals, look-alike letters, a number for a text
+        of digits), if it can be that of one label only.
+
+        Raises:
+            InputError: for a missing column or an unknown label.
+        """
+        given = column(frame, self.name)
+        places = {label: place for place, label in enumerate(self.allowed)}
+        found = [
+            places[c] if isinstance(c, Hashable) and c in places else self._resembling(c)
+            for c in given
+        ]
+        if None in found:
+            cell, row = given.iloc[found.index(None)], frame.index[found.index(None)]
+            as_text = "Read labels as text: pd.read_csv(..., dtype=str, keep_default_na=False)."
+            raise InputError(
+                f"{self.name!r}, one of {_listed(self.allowed)}",
+                f"{cell!r} in row {row}",
+                "Correct the spelling." if isinstance(cell, str) else as_text,
+            )
+        return np.array(found, dtype=np.float64)
+
+    def _resembling(self, cell: Any) -> int | None:
+        """The position of the only label that a cell may be; None if there is none, or several."""
+        if cell is pd.NA:
+            return None
+        if isinstance(self.allowed[0], bool):
+            truth = TRUTHS.get(str(cell).strip().casefold().removesuffix(".0"))
+            return None if truth is None else self.allowed.index(bool(truth))
+        cell = str(cell) if isinstance(cell, bool | np.bool_) else cell
+        for form in (folded, _in_small_letters) if isinstance(cell, str) else (_as_number,):
+            same = [i for i, label in enumerate(self.allowed) if form(label) == form(cell)]
+            if same:
+                return same[0] if len(same) == 1 else None
+        return None
+
+    def labels(self, values: np.ndarray) -> Any:
+        """What users see of values."""
+        labels = [self.allowed[int(value)] for value in values]
+        return pd.Series(labels, dtype=type(self.allowed[0])).array
+
+    def contains(self, other: Range) -> bool:
+        """Whether it allows all values of another input, and they mean the same labels."""
+        known = tuple(other.allowed) if isinstance(other, Category) else None
+        return known is not None and tuple(self.allowed[: len(known)]) == known
+
+
+def category(name: str, labels: Sequence[str | bool]) -> Category:
+    """The category with these labels."""
+    return Category(name, 0.0, len(labels) - 1.0, allowed=labels)
+
+
+def input_from(name: str, given: Any, *, log: bool, integer: bool) -> Range:
+    """An input as users describe it.
+
+    Args:
+        name: Its name.
+        given: Lower and upper bound, or a list of numbers, of texts, or of booleans.
+        log: Whether it is on a logarithmic scale.
+        integer: Whether a range has integers only.
+
+    Raises:
+        InputError: for bounds or values that cannot be.
+    """
+    if isinstance(given, list):
+        return _listed_input(name, given, log=log, integer=integer)
+    try:
+        low, high = (float(bound) for bound in given)
+        if isinstance(given, set | dict) or any(
+            isinstance(bound, bool | np.bool_ | str) for bound in given
+        ):
+            raise TypeError
+    except (TypeError, ValueError, OverflowError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(
+            f"two finite bounds for {name!r}, the lower one first",
+            repr(given),
+            "Correct them, or give a list of all values.",
+        )
+    _check_positive(name, low, log)
+    if not integer:
+        return Range(name, low, high, log)
+    if not (low.is_integer() and high.is_integer()):
+        raise InputError(f"integer bounds for {name!r}", repr(given), "Round them.")
+    return Integers(name, low, high, log)
+
+
+def _listed_input(name: str, given: list[Any], *, log: bool, integer: bool) -> Range:
+    plain = [value.item() if isinstance(value, np.generic) else value for value in given]
+    kind = infer_dtype(plain, skipna=False)
+    numeric = kind in ("integer", "floating", "mixed-integer-float")
+    known = numeric and np.isfinite(plain).all() or kind == "boolean"
+    known = known or (kind == "string" and all(text.strip() for text in plain))
+    if not known or len(plain) < 2 or len(set(plain)) < len(plain):
+        raise InputError(
+            f"a list of at least two different values for {name!r}, all of them finite numbers, "
+            "texts or booleans",
+            repr(given),
+            "Correct it. Bounds of a range are a pair: (low, high).",
+        )
+    if integer or (log and not numeric):
+        option = "integer" if integer else "log"
+        raise InputError(
+            f"a range for {name!r}, which is in {option}",
+            repr(given),
+            f"A list names all values already: leave the input out of {option}.",
+        )
+    if not numeric:
+        return category(name, tuple(plain))
+    _check_positive(name, min(plain), log)
+    return Levels(name, float(min(plain)), float(max(plain)), log, tuple(sorted(plain)))
+
+
+def _check_positive(name: str, low: float, log: bool) -> None:
+    if log and low <= 0.0:
+        raise InputError(
+            f"positive values of {name!r}, which is on a logarithmic scale",
+            f"{low:g}",
+            "Raise the lower bound, or leave the input out of log.",
+        )
+
+
+def _allowed(kind: Range, values: np.ndarray, nearest: np.ndarray, what: str) -> np.ndarray:
+    """The nearest allowed values.
+
+    Raises:
+        InputError: if a value is none of them, up to rounding.
+    """
+    slack = np.maximum(CLOSE * np.abs(values), DIGITS * (kind.high - kind.low))
+    off = np.abs(values - nearest) > slack
+    if off.any():
+        got = told_apart(values[off][0], nearest[off][0])[0]
+        raise InputError(f"{kind.name!r}, {what}", got, "Give an allowed value.")
+    return nearest
+
+
+def _nearest(points: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Indices of the nearest of sorted points."""
+    return np.searchsorted(0.5 * (points[1:] + points[:-1]), values)
+
+
+def _in_small_letters(label: Any) -> str:
+    return str(folded(label)).casefold()
+
+
+def _as_number(label: Any) -> Any:
+    """A label as a number if it is one."""
+    try:
+        return float(label)
+    except (TypeError, ValueError):
+        return label
+
+
+def _scale(kind: Range) -> str:
+    return ", on a logarithmic scale" if kind.log else ""
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+
+
+# -- spaces ----------------------------------------------------------------------------------------
 
 
 class SpaceOfInputs(ABC):
-    """A space of named inputs; see `bo_stream.campaign.space.inputs`."""
+    """A space of named inputs."""
 
     @property
     @abstractmethod
@@ -128,16 +478,8 @@ class Box(SpaceOfInputs):
     integer: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for part in ("bounds", "units"):
-            if not isinstance(getattr(self, part), Mapping):
-                example = "{'rate': (0.0, 1.0)}" if part == "bounds" else "{'rate': 'mm/s'}"
-                raise InputError(
-                    f"{part} by the names of inputs",
-                    repr(getattr(self, part)),
-                    f"For example {example}.",
-                )
-        given = dict(self.bounds)
-        units = {spelled(name, given): unit for name, unit in self.units.items()}
+        given, units = (_by_name(getattr(self, part), part) for part in ("bounds", "units"))
+        units = {spelled(name, given): unit for name, unit in units.items()}
         named: dict[str, Any] = {"units": units}
         for option in ("log", "integer"):
             names = listed_names(getattr(self, option), option)
@@ -203,28 +545,18 @@ class Pool(SpaceOfInputs):
         if not isinstance(self.table, pd.DataFrame):
             kind = type(self.table).__name__
             raise InputError("a DataFrame with one row per place", kind, "Use pd.DataFrame(...).")
-        if not isinstance(self.units, Mapping):
-            raise InputError(
-                "units by the names of inputs", repr(self.units), "Give {'lon': 'degrees'}."
-            )
         numeric = self.table.select_dtypes("number").columns
         inputs = listed_names(numeric if self.inputs is None else self.inputs, "inputs")
         object.__setattr__(self, "inputs", inputs)
-        object.__setattr__(self, "units", dict(self.units))
+        object.__setattr__(self, "units", _by_name(self.units, "units"))
         check_names(inputs, {"units": self.units})
         object.__setattr__(self, "table", in_spelling(self.table, inputs))
-        if len(self.table) < 2 or not self.table.index.is_unique:
+        index = self.table.index
+        if len(index) < 2 or not index.is_unique or index.nlevels > 1 or index.hasnans:
             raise InputError(
-                "a table of at least two rows whose index has no duplicates",
-                f"{len(self.table)} rows with {self.table.index.nunique()} index values",
+                "a table of at least two rows, whose index has another name for every place",
+                f"{len(index)} rows with {index.nunique()} names, in {index.nlevels} levels",
                 "Use reset_index(), or drop duplicates.",
-            )
-        levels = self.table.index.nlevels
-        if levels > 1 or self.table.index.hasnans:
-            raise InputError(
-                "an index with one name for every place",
-                f"{levels} levels" if levels > 1 else "a place without a name",
-                "Use reset_index(), or give every place a name.",
             )
         for one, values in zip(self.kinds, self.place_values.T, strict=True):
             if values.min() == values.max():
@@ -316,3 +648,10 @@ def _input(table: pd.DataFrame, name: str) -> Range:
         return category(name, sorted(given.unique().tolist()))
     values = numbers(table, name)
     return Range(name, float(values.min()), float(values.max()))
+
+
+def _by_name(given: Any, part: str) -> dict[str, Any]:
+    """What is given of inputs by their names."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"{part} by the names of inputs", repr(given), "Give a dict of them.")
+    return dict(given)

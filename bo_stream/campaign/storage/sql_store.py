@@ -262,15 +262,14 @@ class Database:
     def snapshots(self, name: str) -> Iterator[Snapshot]:
         """Undamaged snapshots, the newest first."""
         for row in self._read(SNAPSHOTS, name=name):
-            wrong = "is damaged; check the disk"
-            if row.version != VERSION:
-                wrong = f"has version {row.version}; use the release that saved it"
-            elif row.checksum == _checksum(row.number, row.about, row.model):
+            whole = row.checksum == _checksum(row.number, row.about, row.model)
+            if whole and row.version == VERSION:
                 yield Snapshot(row.number, row.about, row.model)
                 continue
             warnings.warn(
-                f"Snapshot {row.number} of campaign {name!r} {wrong}. No outcome is lost: the "
-                "surrogate is restored from an earlier snapshot or built again from all outcomes.",
+                f"Snapshot {row.number} of campaign {name!r} is damaged, or of another release. No "
+                "outcome is lost: the surrogate is restored from an earlier snapshot or built "
+                "again from all outcomes.",
                 stacklevel=2,
             )
 
