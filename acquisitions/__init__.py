@@ -1,19 +1,20 @@
 """Acquisition functions and builders for streaming surrogates."""
 
 from acquisitions.build import NAMES, build
-from acquisitions.classes import BALD, PredictiveEntropy
-from acquisitions.local_search import LatentLogExpectedImprovement, LocalSearch
-from acquisitions.maximised import Maximised
-from acquisitions.rule import Proposal, Rule, View, register
-from acquisitions.thompson import ThompsonSampling
-from acquisitions.trust_region import TrustRegionSampling, TrustRegionSearch
-from acquisitions.variance import (
+from acquisitions.learning import (
+    BALD,
     NIPV,
     MaxVariance,
+    PredictiveEntropy,
     Random,
     response_nipv,
     select_from_pool,
 )
+from acquisitions.local_search import LatentLogExpectedImprovement, LocalSearch
+from acquisitions.maximised import Maximised
+from acquisitions.rule import Proposal, Rule, View, register
+from acquisitions.thompson import ThompsonSampling
+from acquisitions.trust_region import TrustRegionSearch
 
 __all__ = [
     "BALD",
@@ -28,7 +29,6 @@ __all__ = [
     "Random",
     "Rule",
     "ThompsonSampling",
-    "TrustRegionSampling",
     "TrustRegionSearch",
     "View",
     "build",

@@ -33,14 +33,14 @@ from acquisitions.closed import (
     offered,
     scales,
 )
-from acquisitions.rule import DATA, REGISTRY, register
-from acquisitions.thompson import ThompsonSampling
-from acquisitions.variance import (
+from acquisitions.learning import (
     NIPV,
     MaxVariance,
     Random,
     response_nipv,
 )
+from acquisitions.rule import DATA, REGISTRY, register
+from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting

@@ -25,11 +25,11 @@ from torch import Tensor
 
 from acquisitions.ascent import maximise_in_turn, repeats_tell
 from acquisitions.build import build
+from acquisitions.learning import select_from_pool
 from acquisitions.local_search import LocalSearch
 from acquisitions.outcomes import OutcomeAcquisition, SampledOutcomes
 from acquisitions.rule import REGISTRY, Proposal, Registered, Rule, View, described, register
 from acquisitions.trust_region import TrustRegionSearch
-from acquisitions.variance import select_from_pool
 from bo_stream.base.gaussian_model import standardised
 from bo_stream.campaign.effort import Optimiser
 from bo_stream.campaign.space import Box

@@ -367,16 +367,13 @@ class Draws:
             starts: Points of a grid that each function is climbed from.
             mixed: Weights of sums of the functions to maximise instead, ``S x functions``.
         """
-        ends, paths = self.model.transformed(domain.bounds), list[FeaturePath]()
-        for path in self.paths:
-            if not (isinstance(path, FeaturePath) and isinstance(path.basis, Basis)):
-                return None
-            paths.append(path)
-        bases = [cast(Basis, path.basis) for path in paths]
-        low, high = bases[0].low, bases[0].low + bases[0].width
-        whole = torch.equal(ends[0], low) and torch.allclose(ends[1], high)
-        same = all(bases[0].same_as(other) for other in bases)
-        if not (domain.is_box and domain.dim in PER_AXIS and whole and same):
+        paths = [path for path in self.paths if isinstance(path, FeaturePath)]
+        bases = [path.basis for path in paths if isinstance(path.basis, Basis)]
+        few = domain.is_box and domain.dim in PER_AXIS
+        if not (few and len(bases) == len(self.paths) and all(map(bases[0].same_as, bases))):
+            return None
+        ends, low = self.model.transformed(domain.bounds), bases[0].low
+        if not (torch.equal(ends[0], low) and torch.allclose(ends[1], low + bases[0].width)):
             return None
         weights = torch.cat([path.weights.flatten(0, -2) for path in paths])
         weights, per_axis = weights if mixed is None else mixed @ weights, PER_AXIS[domain.dim]

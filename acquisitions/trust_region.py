@@ -15,7 +15,7 @@ from torch.quasirandom import SobolEngine
 
 from acquisitions.rule import Proposal, Rule, View
 from acquisitions.thompson import distinct_winners
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.region_draws import (
     RegionDraws,
     candidates,
@@ -24,13 +24,13 @@ from bo_stream.mathematics.region_draws import (
 )
 from bo_stream.surrogates.trust_region import TrustRegionGP
 
-__all__ = ["TrustRegionSampling", "TrustRegionSearch"]
+__all__ = ["TrustRegionSearch", "region_samples"]
 
 CANDIDATES = 2000
 """Candidates of a batch; more for batches of more than a quarter of that."""
 
 
-class TrustRegionSampling:
+class TrustRegionSearch(Rule):
     """Thompson sampling in the trust region of a `TrustRegionGP`.
 
     Each of q samples of the local process, with mean and amplitude profiled on the current window,
@@ -39,59 +39,6 @@ class TrustRegionSampling:
     sample follows details that it does not know. While a region's initial design is incomplete,
     points are Sobol points of the box. Random numbers come from torch's global generator. For
     q = 50 and a window of 512 points a batch takes 9 to 13 ms, whatever the number of observations.
-
-    Args:
-        model: The surrogate.
-
-    Raises:
-        UnsupportedError: for another family.
-
-    Example:
-        >>> from bo_stream import TrustRegionGP
-        >>> X = torch.rand(60, 10, dtype=torch.double)
-        >>> bounds = torch.tensor([[0.0], [1.0]]).expand(2, 10)
-        >>> model = TrustRegionGP(X, -X.square().sum(-1, keepdim=True), bounds=bounds)
-        >>> TrustRegionSampling(model).propose(3).shape
-        torch.Size([3, 10])
-    """
-
-    def __init__(self, model: TrustRegionGP) -> None:
-        if not isinstance(model, TrustRegionGP):
-            raise UnsupportedError("a TrustRegionGP", type(model).__name__, "Build one.")
-        self.model = model
-
-    @torch.no_grad()
-    def propose(self, q: int) -> Tensor:
-        """The next ``q x d`` raw points; hyperparameters are fitted first if that is due.
-
-        Raises:
-            InputError: unless q is at least one.
-        """
-        if q < 1:
-            raise InputError("q >= 1", f"{q}", "Ask for at least one point.")
-        model = self.model
-        if model.refit_due:
-            model.fit()
-        region, geometry = model.region, model.geometry
-        if not region.begun:
-            seed = int(torch.randint(2**31 - 1, ()))
-            U = SobolEngine(len(geometry.low), scramble=True, seed=seed).draw(q).to(geometry.low)
-            return model.raw(geometry.low + U * geometry.width)
-        centre, size, factor = region.centre, float(region.size), model.factor()
-        steps = candidates(centre, geometry, size, max(CANDIDATES, 4 * q))
-        window = model.state.rows
-        draws = RegionDraws.of(factor, window.y, window.X - centre, geometry.lengthscales, q)
-        values = draws.at(steps)
-        best = distinct_winners(values, q)
-        steps, reached = steps[best], values[best, torch.arange(q)]
-        if worth_refining(factor, len(centre)):
-            steps = refined(draws, steps, reached, centre, geometry, size)
-        return model.raw(centre + steps)
-
-
-class TrustRegionSearch(Rule):
-    """Proposes trials by `TrustRegionSampling`.
-
     Running trials are left out of account: samples differ by chance.
     """
 
@@ -99,6 +46,34 @@ class TrustRegionSearch(Rule):
     unconstrained = True
 
     def propose(self, view: View, q: int) -> Proposal:
-        """The next trials, by a `TrustRegionGP`."""
-        X = TrustRegionSampling(cast(TrustRegionGP, view.model)).propose(q)
+        """The next trials; hyperparameters are fitted first if that is due.
+
+        Raises:
+            UnsupportedError: for another model.
+        """
+        X = region_samples(cast(TrustRegionGP, view.model), q)
         return Proposal(X.clamp(*view.domain.bounds.to(X)))
+
+
+@torch.no_grad()
+def region_samples(model: TrustRegionGP, q: int) -> Tensor:
+    """The next ``q x d`` raw points by samples of a trust region."""
+    if not isinstance(model, TrustRegionGP):
+        raise UnsupportedError("a TrustRegionGP", type(model).__name__, "Build one.")
+    if model.refit_due:
+        model.fit()
+    region, geometry = model.region, model.geometry
+    if not region.begun:
+        seed = int(torch.randint(2**31 - 1, ()))
+        U = SobolEngine(len(geometry.low), scramble=True, seed=seed).draw(q).to(geometry.low)
+        return model.raw(geometry.low + U * geometry.width)
+    centre, size, factor = region.centre, float(region.size), model.factor()
+    steps = candidates(centre, geometry, size, max(CANDIDATES, 4 * q))
+    window = model.state.rows
+    draws = RegionDraws.of(factor, window.y, window.X - centre, geometry.lengthscales, q)
+    values = draws.at(steps)
+    best = distinct_winners(values, q)
+    steps, reached = steps[best], values[best, torch.arange(q)]
+    if worth_refining(factor, len(centre)):
+        steps = refined(draws, steps, reached, centre, geometry, size)
+    return model.raw(centre + steps)

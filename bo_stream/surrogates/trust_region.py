@@ -61,7 +61,7 @@ class TrustRegionGP(MaternGP):
     is that GP's extrapolation, not a model of the whole box. Every ``batch_size`` observations are
     a batch, in whatever pieces they come: it moves, resizes or closes the region, and chooses
     a new window. A region's initial design ends with its first `fit`, due after a batch and ``2 d``
-    points. Propose with `acquisitions.TrustRegionSampling`. One output.
+    points. Propose with `acquisitions.TrustRegionSearch`. One output.
 
     A completed batch takes O(n d), under learned noise also one Cholesky of the window; an
     evaluation of the evidence with its gradient O(256^3); the first posterior after a change one

@@ -6,12 +6,13 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel
 
-from acquisitions import TrustRegionSampling, TrustRegionSearch, View
+from acquisitions import TrustRegionSearch, View
 from acquisitions.domain import Domain
 from acquisitions.thompson import distinct_winners
+from acquisitions.trust_region import region_samples
 from bo_stream import ExactGP, TrustRegionGP
 from bo_stream.campaign.outcomes.observations import Observations
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.exact import correlations, solved
 from bo_stream.mathematics.region import Geometry
 from bo_stream.mathematics.region_draws import (
@@ -39,20 +40,18 @@ def made(n, **kw):
 def test_points_are_new_and_in_the_box():
     model = made(50)
     for q in (1, 7, 600):
-        X = TrustRegionSampling(model).propose(q)
+        X = region_samples(model, q)
         assert X.shape == (q, D) and len(X.unique(dim=0)) == q
         assert (BOUNDS[0] <= X).all() and (BOUNDS[1] >= X).all()
-    with pytest.raises(InputError):
-        TrustRegionSampling(model).propose(0)
 
 
 def test_a_design_comes_first():
     """Sobol points of the whole box until there is a batch; drawn anew each time."""
     model = made(49)
     torch.manual_seed(0)
-    X = TrustRegionSampling(model).propose(64)
+    X = region_samples(model, 64)
     assert ((X.amax(0) - X.amin(0)) > 15.0).all() and not model.region.begun
-    assert not torch.equal(X, TrustRegionSampling(model).propose(64))
+    assert not torch.equal(X, region_samples(model, 64))
 
 
 @pytest.mark.parametrize(("noise", "better"), [(0.1, False), (1e-3, True)])
@@ -62,7 +61,7 @@ def test_samples_are_refined_where_there_is_little_noise(noise, better):
     model.fit()
     model.likelihood.noise = noise * model.covar_module.outputscale.detach()
     torch.manual_seed(1)
-    X = TrustRegionSampling(model).propose(20)
+    X = region_samples(model, 20)
     torch.manual_seed(1)
     region, window = model.region, model.state.rows
     steps = candidates(region.centre, model.geometry, float(region.size), 2000)
@@ -88,7 +87,7 @@ def test_an_optimum_among_many():
 def test_other_surrogates_are_refused():
     X = torch.rand(5, 2, dtype=torch.float64)
     with pytest.raises(UnsupportedError, match="TrustRegionGP"):
-        TrustRegionSampling(ExactGP(X, X[:, :1], input_transform=None))
+        region_samples(ExactGP(X, X[:, :1], input_transform=None), 1)
 
 
 BOX = torch.tensor([[0.0, -1.0, 2.0], [1.0, 1.0, 5.0]], dtype=torch.float64)

@@ -7,7 +7,7 @@ import torch
 from botorch.models.transforms.outcome import Standardize
 from gpytorch.kernels import RBFKernel
 
-from acquisitions import TrustRegionSampling
+from acquisitions.trust_region import region_samples
 from bo_stream import TrustRegionGP, load
 from bo_stream.errors import BoundsError, InputError, StateError, UnsupportedError
 from bo_stream.testing.base import assert_same_state, close, snapshot
@@ -30,7 +30,7 @@ def outcomes(X):
 def run(model, batches, pieces=1, noise=0.0):
     """Batches of ten, each told in pieces."""
     for _ in range(batches):
-        X = TrustRegionSampling(model).propose(10)
+        X = region_samples(model, 10)
         Y = outcomes(X) + noise * torch.randn(10, 1, dtype=torch.float64)
         for part in range(pieces):
             cut = slice(part * 10 // pieces, (part + 1) * 10 // pieces)
@@ -151,6 +151,6 @@ def test_equal_outcomes():
     """Nothing to fit and nothing to gain: no error."""
     X, Y = data(12)
     model = TrustRegionGP(X, torch.zeros_like(Y), bounds=BOUNDS, batch_size=4, **RAW)
-    X = TrustRegionSampling(model).propose(4)
+    X = region_samples(model, 4)
     model.observe(X, torch.zeros(4, 1, dtype=torch.float64))
-    assert TrustRegionSampling(model).propose(4).isfinite().all()
+    assert region_samples(model, 4).isfinite().all()
