@@ -59,7 +59,7 @@ def test_it_is_kept_in_the_store(tmp_path: Any) -> None:
         (TWO, {"gain": 0.0}, "each of gain, cost"),
         (TWO, {"gain": 0.0, "cost": float("nan")}, "finite"),
         (TWO, {"gain": 0.0, "cost": 1.0, "a": 1.0}, "each of gain, cost"),
-        (TWO, [0.0, 1.0], "reference, a table"),
+        (TWO, [0.0, 1.0], "reference, a valid dictionary"),
     ],
 )
 def test_what_is_refused(goal: Any, reference: Any, says: str) -> None:
