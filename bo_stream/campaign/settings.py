@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
@@ -123,13 +123,6 @@ class Default(NamedTuple):
     why: str
 
 
-def _listed(constraints: Any) -> Any:
-    """Constraints as a list, also a single one."""
-    if isinstance(constraints, tuple | list):
-        return list(constraints)
-    return [] if constraints is None else [constraints]
-
-
 def _choice(choice: Any) -> Any:
     """A choice as name and options; a callable as it is."""
     if isinstance(choice, str):
@@ -170,7 +163,7 @@ class Choices(Options):
 
     goal: Goal | Annotated[dict[str, Goal], Field(min_length=1)]
     budget: Annotated[Whole, Field(ge=1)] | None = None
-    constraints: Annotated[list[Text | Callable[..., Any] | None], BeforeValidator(_listed)] = []
+    constraints: Sequence[Text | Callable[..., Any] | None] = ()
     failures: Failures | None = None
     reference: dict[str, Finite] | None = None
     outcome: Outcome = None
@@ -186,7 +179,9 @@ class Choices(Options):
     @property
     def chosen(self) -> list[str]:
         """Names of the options that were chosen, of which the goal is the first."""
-        return [name for name in type(self).model_fields if getattr(self, name) not in (None, [])]
+        return [
+            name for name in type(self).model_fields if getattr(self, name) not in (None, (), [])
+        ]
 
 
 def _space(space: Any) -> Any:
@@ -231,7 +226,7 @@ class Settings(Choices):
     initial: Annotated[Whole, Field(ge=2)]
     fit: Annotated[FitPolicy, _built(FitPolicy)] = SCHEDULE
     optimiser: Annotated[Optimiser, _built(Optimiser)] = USUAL
-    constraints: list[str | None] = []  # type: ignore[assignment]
+    constraints: list[str | None] = []
     restandardise: bool = True
     noise: Literal["learned", "none"] | Positive = "learned"
     why: Annotated[tuple[str, str], BeforeValidator(tuple)] = (GIVEN, GIVEN)
@@ -540,7 +535,10 @@ class Settings(Choices):
         if choice is None:
             raise _missing_callable("surrogate")
         options = dict(choice)
-        name = checked_name(options.pop("name"), FAMILIES, "a surrogate")
+        name = options.pop("name")
+        if name not in FAMILIES:
+            known = f"the name of a surrogate, one of {', '.join(FAMILIES)}"
+            raise InputError(known, repr(name), "Choose one of these.")
         options = in_loops(name, options)
         if name == "warped" and self.goal == "learn":  # the variance of outcomes is integrated
             options = {"warp": "none", **options}
@@ -621,18 +619,6 @@ def _with_noise(chosen: dict[str, Any] | None, noise: Noise) -> dict[str, Any] |
             "Use one of these, or give a small variance of the noise.",
         )
     return {**chosen, "noise": "none"}
-
-
-def checked_name(name: Any, names: Iterable[str], what: str) -> str:
-    """A name that is among the known ones.
-
-    Raises:
-        InputError: for another one.
-    """
-    if name not in names:
-        known = f"the name of {what}, one of {', '.join(names)}"
-        raise InputError(known, repr(name), "Choose one of these.")
-    return cast(str, name)
 
 
 def shown(setting: Any) -> str:

@@ -170,7 +170,7 @@ class OutcomeSet:
                 warnings.warn(
                     f"{name!r} in a constraint names no input, and is an outcome to be told. If "
                     f"{near[0]!r} is meant, correct it and choose another name for the campaign.",
-                    stacklevel=5,
+                    stacklevel=4,
                 )
 
     @property
