@@ -28,10 +28,9 @@ from acquisitions.build import build
 from acquisitions.learning import select_from_pool
 from acquisitions.local_search import LocalSearch
 from acquisitions.outcomes import OutcomeAcquisition, SampledOutcomes
-from acquisitions.rule import REGISTRY, Proposal, Registered, Rule, View, described, register
+from acquisitions.rule import REGISTRY, Proposal, Rule, View, described, register
 from acquisitions.trust_region import TrustRegionSearch
 from bo_stream.base.gaussian_model import standardised
-from bo_stream.campaign.effort import Optimiser
 from bo_stream.campaign.space import Box
 from bo_stream.errors import InputError
 
@@ -56,9 +55,6 @@ SAME = 1e-3
 SPARE = 8
 """Points of a space with discrete inputs drawn for each one that may take a failed one's place."""
 
-AUTO = "auto"
-"""Name of the choice between ``qlogei`` and ``thompson`` by measured seconds."""
-
 PROPOSING, VARIANCES = ("thompson", "random"), ("nipv", "max_variance")
 """Acquisition functions that choose batches of any size, and those that reduce the variance."""
 
@@ -74,10 +70,6 @@ pending."""
 
 GREEDY, CANDIDATES = 128, 4096
 """Number of trials that are chosen for the variance, one by one among this number of points."""
-
-
-register("logei", LocalSearch, ours=True)
-register("trust_region", TrustRegionSearch, ours=True)
 
 
 @runtime_checkable
@@ -111,7 +103,6 @@ class Maximised(Rule):
 
     Attributes:
         make: Builds the acquisition function, such as a `partial` of `build` and a name.
-        optimiser: Effort of a search over a box.
         baseline: Number of points in ``X_baseline``.
 
     Example:
@@ -119,7 +110,6 @@ class Maximised(Rule):
     """
 
     make: AcquisitionBuilder
-    optimiser: Optimiser = Optimiser()
     baseline: int = BASELINE
 
     def propose(self, view: View, q: int) -> Proposal:
@@ -150,7 +140,7 @@ class Maximised(Rule):
         return Proposal(X[:q], ahead=X[q:])
 
     def _found(self, acqf: AcquisitionFunction, view: View, q: int) -> Tensor:
-        effort, domain = self.optimiser, view.domain
+        effort, domain = view.effort, view.domain
         if not domain.is_box:
             seen, best = [view.failed], view.data.best()
             if not repeats_tell(cast(Model, view.model), domain):
@@ -246,28 +236,26 @@ def rank_by_mean(model: Model, points: Tensor, size: int) -> tuple[Tensor, float
     return points[best], float(means[best[0]])
 
 
-@dataclass(frozen=True)
+SEARCH, SAMPLES = Maximised(partial(build, CAREFUL)), Maximised(partial(build, FAST))
+"""The rules of these two."""
+
+
 class Auto(Rule):
     """Maximises a joint expected improvement, or samples the posterior where that is too slow.
 
     The choice follows from measured seconds, which a campaign keeps, so that a resumed one chooses
     as an undisturbed one.
 
-    Attributes:
-        careful: Maximises ``qlogei``.
-        fast: Chooses by ``thompson``.
+    It maximises ``qlogei``, or chooses by ``thompson``.
     """
-
-    careful: Rule
-    fast: Rule
 
     def propose(self, view: View, q: int) -> Proposal:
         """Points of one of the two rules, and the seconds of the careful one."""
         name, why = self.decide(q, len(view.pending), *view.seconds)
         if name == FAST:
-            return replace(self.fast.propose(view, q), name=name, why=why)
+            return replace(SAMPLES.propose(view, q), name=name, why=why)
         begin = time.perf_counter()
-        found = self.careful.propose(view, q)
+        found = SEARCH.propose(view, q)
         return replace(found, name=name, why=why, seconds=time.perf_counter() - begin)
 
     @property
@@ -358,17 +346,12 @@ class InParts(Rule):
 
 
 def rule_of(
-    choice: Mapping[str, Any],
-    optimiser: Optimiser,
-    outcomes: OutcomeSet,
-    feasible: FeasibleSet,
-    family: str | None,
+    choice: Mapping[str, Any], outcomes: OutcomeSet, feasible: FeasibleSet, family: str | None
 ) -> Rule:
     """The rule of a name and options.
 
     Args:
         choice: Name and options of a rule or an acquisition function.
-        optimiser: Effort of searches.
         outcomes: The outcomes of the campaign.
         feasible: Where trials may be.
         family: Name of the surrogate; None for a callable.
@@ -376,57 +359,40 @@ def rule_of(
     Raises:
         InputError: for names and options that there are not.
     """
-    search = partial(Maximised, optimiser=optimiser)
-    options, known = dict(choice), _known(outcomes)
-    name = options.pop("name")
-    names = [*known] if outcomes.joint else [AUTO, *known]
-    if name not in names:
-        what = "an acquisition function" + (" of several outcomes" if outcomes.joint else "")
-        expected = f"the name of {what}, one of {', '.join(names)}"
+    options, joint = dict(choice), outcomes.joint
+    name, ours = options.pop("name"), "qlognehvi" if len(outcomes.goals) > 1 else "qlognei"
+    counts = (None, len(outcomes.learned))
+    known = {key: one for key, one in REGISTRY.items() if one.outcomes in counts}
+    if joint:
+        known = {ours: REGISTRY[ours]} | {k: one for k, one in known.items() if not one.ours}
+    what = "an acquisition function" + (" of several outcomes" if joint else "")
+    if name not in known:
+        expected = f"the name of {what}, one of {', '.join(known)}"
         raise InputError(expected, repr(name), "Choose one of these.")
-    _check_options(name, options, frozenset() if name == AUTO else known[name].options)
-    if name == AUTO:
-        return Auto(search(partial(build, CAREFUL)), search(partial(build, FAST)))
     entry = known[name]
+    unknown = [] if entry.options is None else sorted(options.keys() - entry.options)
+    if unknown:
+        allowed = ", ".join(sorted(entry.options or ()))
+        some = f"options among {allowed}" if allowed else "no options"
+        expected = f"{some} of the acquisition function {name!r}"
+        raise InputError(expected, ", ".join(unknown), "Correct the spelling, or leave them out.")
     if entry.is_rule:
         rule = cast(Rule, entry.make(**options))
         _check_serves(rule, name, feasible, family)
         return rule
-    if outcomes.joint and entry.ours:
+    found = Maximised(partial(build, name, **options))
+    if joint and entry.ours:
         about: dict[str, Any] = {
             "objectives": len(outcomes.goals),
             "constraints": outcomes.weights(),
             "outcomes": len(outcomes.columns),
         }
         point = outcomes.reference_point
-        joint = OutcomeAcquisition(name, options=options, reference=point, **about)
-        many = search(partial(SampledOutcomes, **about))
-        return InParts(search(joint), many, together=FEW, in_turn=FEW)
-    found = search(partial(build, name, **options))
-    if name in PROPOSING or outcomes.joint:
+        found = Maximised(OutcomeAcquisition(name, options=options, reference=point, **about))
+        return InParts(found, Maximised(partial(SampledOutcomes, **about)), None, FEW, FEW)
+    if joint or name in PROPOSING:
         return found
-    sampled = None if name in VARIANCES else search(partial(build, FAST))
-    several = search(partial(build, CAREFUL)) if name == "ei" else None
-    return InParts(found, sampled, several)
-
-
-def _known(outcomes: OutcomeSet) -> dict[str, Registered]:
-    """The rules and functions of these outcomes, by name."""
-    if not outcomes.joint:
-        return {key: one for key, one in REGISTRY.items() if one.outcomes in (None, 1)}
-    ours = "qlognehvi" if len(outcomes.goals) > 1 else "qlognei"
-    counts = None, len(outcomes.learned)
-    users = {key: one for key, one in REGISTRY.items() if one.outcomes in counts and not one.ours}
-    return {ours: REGISTRY[ours], **users}
-
-
-def _check_options(name: str, options: Mapping[str, Any], allowed: frozenset[str] | None) -> None:
-    """Refuse options that a rule or a function does not have; for None it takes any."""
-    unknown = [] if allowed is None else sorted(options.keys() - allowed)
-    if unknown:
-        known = f"options among {', '.join(sorted(allowed or ()))}" if allowed else "no options"
-        expected = f"{known} of the acquisition function {name!r}"
-        raise InputError(expected, ", ".join(unknown), "Correct the spelling, or leave them out.")
+    return InParts(found, None if name in VARIANCES else SAMPLES, SEARCH if name == "ei" else None)
 
 
 def _check_serves(rule: Rule, name: str, feasible: FeasibleSet, family: str | None) -> None:
@@ -444,3 +410,8 @@ def _check_serves(rule: Rule, name: str, feasible: FeasibleSet, family: str | No
             "a pool" if pool else repr(family or "a callable"),
             f"Use surrogate={rule.family!r}, or another acquisition function such as 'thompson'.",
         )
+
+
+register("auto", Auto, ours=True)
+register("logei", LocalSearch, ours=True)
+register("trust_region", TrustRegionSearch, ours=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
+from bo_stream.campaign.effort import Optimiser
 from bo_stream.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class View:
         number: Number of the call; with the campaign's seed it determines all randomness.
         asked: Number of trials that were asked for.
         seconds: Seconds of an evaluation and of a decision; None before they are measured.
+        effort: Effort of maximising an acquisition function.
         ensemble: Kernels that are plausible beside the surrogate's, for rules that draw samples.
         region: A point that is known well, and radii of a region about it, ``2 x d``; likewise.
     """
@@ -67,6 +69,7 @@ class View:
     number: int = 0
     asked: int = 0
     seconds: tuple[float | None, float | None] = (None, None)
+    effort: Optimiser = Optimiser()
     ensemble: KernelEnsemble | None = None
     region: Tensor | None = None
 

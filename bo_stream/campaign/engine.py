@@ -208,6 +208,7 @@ class Engine:
             places = space.points.to(self.like)[free]
         about["ensemble"] = None if self.only is None else self.only.ensemble
         about |= {"places": places, "targets": self._targets, "region": self.region}
+        about["effort"] = self.current.optimiser
         return View(self.model, data, self.feasible.domain, pending, failed, **about)
 
     def propose(self, view: View, q: int) -> Proposal:

@@ -558,17 +558,14 @@ class Settings(Choices):
             InputError: for names and options that no acquisition function has.
         """
         check_not_shadowed("acquisitions")
-        from acquisitions.maximised import (  # not at the top: it imports bo_stream
-            Maximised,
-            rule_of,
-        )
+        from acquisitions.maximised import Maximised, rule_of  # not at the top: a circle
 
         if callable(given):
-            return Maximised(given, self.optimiser)
+            return Maximised(given)
         choice = _choice(given) or self.acquisition
         if choice is None:
             raise _missing_callable("acquisition")
-        return rule_of(choice, self.optimiser, self.outcomes, feasible, self.family)
+        return rule_of(choice, self.outcomes, feasible, self.family)
 
     @cached_property
     def counts(self) -> Count | None:

@@ -142,7 +142,7 @@ class BOLoop(SimulatedRun):
             optimiser=optimiser,
             restandardise=False,
         )
-        search = Maximised(build_acquisition, optimiser, c.baseline_size)
+        search = Maximised(build_acquisition, c.baseline_size)
         stages = [Stage(make_surrogate, c.fit, search)]
         engine = Engine(settings, lambda _: stages, like=self.bounds)
         super().__init__(engine, c.steps, COLUMNS, callback, clock)
