@@ -12,10 +12,10 @@ from torch import Tensor
 
 from acquisitions import LatentLogExpectedImprovement, LocalSearch, View
 from acquisitions.domain import Domain
-from acquisitions.local_search import ascend
 from bo_stream import ExactGP, WarpedGP
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.errors import UnsupportedError
+from bo_stream.mathematics.ascend import ascend
 
 BOX = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)
 
