@@ -334,7 +334,7 @@ def _event(
     outcomes: dict[str, list[Any]] = {}
     for trial, row in zip(trials, rows, strict=True):
         for column, entry in row.items():
-            outcomes.setdefault(column, []).append([trial.id, *entry])
+            outcomes.setdefault(column, []).append((trial.id, *entry))
     event: Event = {"kind": kind, "outcomes": outcomes, "at": time.time()}
     for name, texts in labels.items():
         labelled = zip(trials, texts, strict=True)

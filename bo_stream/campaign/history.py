@@ -166,6 +166,7 @@ class TrialHistory:
 
     Attributes:
         trials: Trials by id.
+        unfinished: Ids of those that are running or have failed.
         num_asks: Number of calls of `ask`.
         ahead: Points that were chosen for later calls of `ask`.
         chosen_at: Number of outcomes when they were chosen.
@@ -179,6 +180,7 @@ class TrialHistory:
     """
 
     trials: list[Trial] = field(default_factory=list)
+    unfinished: set[int] = field(default_factory=set)
     num_asks: int = 0
     ahead: Points = ()
     chosen_at: int = 0
@@ -208,6 +210,7 @@ class TrialHistory:
         later = replace(
             self,
             trials=list(self.trials),
+            unfinished=set(self.unfinished),
             logs={column: log.copy() for column, log in self.logs.items()},
             completed=self.completed.copy(),
         )
@@ -223,9 +226,10 @@ class TrialHistory:
             read(_by_column(event, next(iter(self.logs))))
         return later
 
-    def with_status(self, status: Status) -> list[Trial]:
-        """Trials with a status, by id."""
-        return [trial for trial in self.trials if trial.status == status]
+    def with_status(self, status: Literal["running", "failed"]) -> list[Trial]:
+        """Trials that are running or have failed, by id: O(their number)."""
+        unfinished = (self.trials[id] for id in sorted(self.unfinished))
+        return [trial for trial in unfinished if trial.status == status]
 
     @property
     def enqueued(self) -> list[Trial]:
@@ -267,29 +271,34 @@ class TrialHistory:
     def _read_told(self, event: Event) -> None:
         """Of a trial that has an outcome, another one is a correction, unless it was withdrawn."""
         self._change(Trial(id, tuple(x), place) for id, place, x in event.get("trials", ()))
+        entries: dict[int, dict[str, Entry]] = {}
         for column, rows in event["outcomes"].items():
-            log, trials = self.logs[column], [self.trials[row[0]] for row in rows]
-            new = [t.id for t in trials if column not in t.entries or t.status == "withdrawn"]
+            new = []
+            for id, value, second in rows:
+                trial = self.trials[id]
+                if column not in trial.entries or trial.status == "withdrawn":
+                    new.append(id)
+                entries.setdefault(id, dict(trial.entries))[column] = value, second
             if len(new) < len(rows):
-                log.revise(self.num_events)
+                self.logs[column].revise(self.num_events)
                 self.ahead = ()
-            log.add(new)
-            self._change(
-                trial._replace(entries={**trial.entries, column: (value, second)})
-                for trial, (_, value, second) in zip(trials, rows, strict=True)
-            )
+            self.logs[column].add(new)
         self._describe(event)
-        changed = [self.trials[id] for id in changed_ids(event)]
-        complete = [
-            t for t in changed if t.status != "told" and t.entries.keys() >= self.logs.keys()
-        ]
+        whole = [id for id in entries if entries[id].keys() >= self.logs.keys()]
+        complete = [self.trials[id] for id in whole if self.trials[id].status != "told"]
         since = [t.asked_at for t in complete if t.asked_at and t.status != "withdrawn"]
         waited = event["at"] - min(since) if since else None
         self.evaluation_seconds = _mean(self.evaluation_seconds, waited)
         if any(trial.status == "failed" for trial in complete):
             self.completed.revise(self.num_events)
         self.completed.add(trial.id for trial in complete if trial.status != "failed")
-        self._change(trial._replace(status="told", reason=None) for trial in complete)
+        self._change(
+            self.trials[id]._replace(entries=entries[id]) for id in entries.keys() - set(whole)
+        )
+        self._change(
+            self.trials[id]._replace(entries=entries[id], status="told", reason=None)
+            for id in whole
+        )
 
     _read_amended = _read_told
 
@@ -330,6 +339,10 @@ class TrialHistory:
         """Replace trials, and add those whose ids follow."""
         for trial in trials:
             self.trials[trial.id : trial.id + 1] = [trial]
+            if trial.status in ("running", "failed"):
+                self.unfinished.add(trial.id)
+            else:
+                self.unfinished.discard(trial.id)
 
     def _describe(self, event: Event) -> None:
         """Keep notes, keys, and inputs that were measured in place of those asked for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -236,7 +236,7 @@ class OutcomeSet:
 
     # -- frames ----------------------------------------------------------------------------------
 
-    def read(self, frame: pd.DataFrame, trials: Iterable[Trial]) -> list[dict[str, Entry]]:
+    def read(self, frame: pd.DataFrame, trials: Iterable[Trial]) -> Iterator[dict[str, Entry]]:
         """Entries of a frame's rows by column.
 
         Args:
@@ -247,14 +247,13 @@ class OutcomeSet:
             InputError, NoiseError: for invalid values, a row without any, or noise variances for
                 some outcomes of a column only.
         """
-        rows: list[dict[str, Entry]] = [{} for _ in range(len(frame))]
+        columns: dict[str, list[Entry | None]] = {}
         for one in [one for one in self.measured if one.column in frame] or self.measured[:1]:
             entries = (one.entry_of(trial) for trial in trials if trial.status != "withdrawn")
             earlier = next((entry for entry in entries if entry is not None), None)
-            for row, entry in zip(rows, one.read(frame, earlier), strict=True):
-                if entry is not None:
-                    row[one.column] = entry
-        empty = [str(frame.index[i]) for i, row in enumerate(rows) if not row]
+            columns[one.column] = one.read(frame, earlier)
+        rows = list(zip(*columns.values(), strict=True))
+        empty = [str(label) for label, row in zip(frame.index, rows, strict=True) if not any(row)]
         if empty:
             raise InputError(
                 f"an outcome in every row, in one of the columns {', '.join(self.columns)}",
@@ -262,7 +261,8 @@ class OutcomeSet:
                 "Fill it in, or leave out the row until there is one. If a trial gave none, use "
                 "fail(ids, reason).",
             )
-        return rows
+        for row in rows:
+            yield {column: entry for column, entry in zip(columns, row, strict=True) if entry}
 
 
 def _sign(column: str, goals: Mapping[str, str], limits: Iterable[LinearConstraint]) -> float:

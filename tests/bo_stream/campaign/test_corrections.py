@@ -154,7 +154,7 @@ def test_the_ledger_keeps_what_was_told_before() -> None:
     campaign.widen({"x": (-1.0, 5.0)})
     campaign.change(budget=40)
     amended, withdrawn, widened, changed = campaign.ledger.store.events_since("campaign", 10)
-    assert amended["outcomes"] == {"y": [[2, 5.0, None]]}
+    assert amended["outcomes"] == {"y": [(2, 5.0, None)]}
     assert withdrawn["reasons"] == [[7, "spilled"]]
     assert widened["settings"]["space"]["bounds"][0] == ["x", -1.0, 5.0]
     assert changed["settings"] == {"budget": 40}
