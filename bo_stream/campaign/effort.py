@@ -1,14 +1,16 @@
-"""How much a campaign may compute: when hyperparameters are fitted, and the effort of searches."""
+"""How much a campaign may compute, and has: schedules of fits, effort of searches, seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from bo_stream.errors import InputError
 
-__all__ = ["FitPolicy", "Optimiser", "least_growth"]
+__all__ = ["FitPolicy", "Optimiser", "Row", "least_growth"]
 
 FEW = 300
 """Number of outcomes at the last fit from which on the late settings hold."""
@@ -123,3 +125,18 @@ class Optimiser:
     num_restarts: int = 10
     raw_samples: int = 512
     options: Mapping[str, Any] | None = None
+
+
+class Row(dict[str, Any]):
+    """Numbers by column: seconds and counts start at 0, all others at NaN."""
+
+    def __init__(self, columns: Iterable[str]) -> None:
+        counts = ("_seconds", "_evaluations")
+        super().__init__({name: 0 if name.endswith(counts) else float("nan") for name in columns})
+
+    @contextmanager
+    def timed(self, column: str) -> Iterator[None]:
+        """Add the seconds of the block to a column, unless it raises an error."""
+        begin = time.perf_counter()
+        yield
+        self[column] = self.get(column, 0) + time.perf_counter() - begin

@@ -19,12 +19,11 @@ from botorch.models.model_list_gp_regression import ModelListGP
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.learner import Learner, Stage, falling_back
-from bo_stream.campaign.outcomes.count import latent_surrogate
+from bo_stream.campaign.effort import Row
+from bo_stream.campaign.learner import Learner, Stage, falling_back, latent_surrogate
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.campaign.randomness import proposing
 from bo_stream.campaign.recommendation import region_of_best
-from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.space.feasible import FeasibleSet, InputConstraint
@@ -208,7 +207,7 @@ class Engine:
             places = space.points.to(self.like)[free]
         about["ensemble"] = None if self.only is None else self.only.ensemble
         about |= {"places": places, "targets": self._targets, "region": self.region}
-        about["effort"] = self.current.optimiser
+        about["effort"] = self.settings.optimiser
         return View(self.model, data, self.feasible.domain, pending, failed, **about)
 
     def propose(self, view: View, q: int) -> Proposal:

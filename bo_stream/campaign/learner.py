@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
@@ -21,11 +22,9 @@ from bo_stream.base.composite import CompositeModel
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting import FitReport, Surprise
 from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
-from bo_stream.campaign.effort import FitPolicy, least_growth
+from bo_stream.campaign.effort import FitPolicy, Row, least_growth
 from bo_stream.campaign.history import Log
-from bo_stream.campaign.outcomes.count import latent_surrogate
 from bo_stream.campaign.outcomes.observations import Observations, least_learned
-from bo_stream.campaign.records import Row
 from bo_stream.errors import (
     BoStreamError,
     FallbackWarning,
@@ -39,7 +38,7 @@ from bo_stream.surrogates.refitted import Refitted
 if TYPE_CHECKING:
     from acquisitions.rule import Rule
 
-__all__ = ["Learner", "Stage", "falling_back"]
+__all__ = ["Learner", "Stage", "falling_back", "latent_surrogate"]
 
 FAILURES = (ArithmeticError, MemoryError, NotPSDError, RuntimeError, ValueError)
 REFUSALS = (InputError, StateError)
@@ -516,6 +515,11 @@ def fitted_or_kept(
         other = fresh()
         return other, other.fit(limits[1])
     return model, None
+
+
+def latent_surrogate(model: Model | None) -> StreamingGP:
+    """The surrogate of latent values under counts, or the surrogate itself."""
+    return cast(StreamingGP, model.model if isinstance(model, CountGP) else model)
 
 
 def _ensemble_of(model: StreamingGP, q: int = 1) -> KernelEnsemble | None:

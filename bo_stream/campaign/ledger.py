@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bo_stream.campaign.effort import Row
 from bo_stream.campaign.history import Event, TrialHistory
-from bo_stream.campaign.records import Row
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import Store
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
-__all__ = ["evaluating", "proposing", "seeded"]
+__all__ = ["STRIDE", "proposing", "seeded"]
 
 STRIDE = 1_000_003
 """Distance between the numbers of two seeds: more than the steps of any run."""
@@ -33,12 +33,3 @@ def proposing(seed: int, number: int, device: torch.device) -> AbstractContextMa
         device: Device of the surrogate.
     """
     return seeded(2 * (STRIDE * seed + number), device)
-
-
-def evaluating(seed: int, number: int, device: torch.device) -> AbstractContextManager[None]:
-    """Seed the generators for the noise of a step's evaluations, with an odd number.
-
-    The noise depends on seed and step alone, whatever was drawn to find the points. The arguments
-    are those of `proposing`.
-    """
-    return seeded(2 * (STRIDE * seed + number) + 1, device)

@@ -18,7 +18,7 @@ from torch import Tensor
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.frames import trials_frame
-from bo_stream.campaign.outcomes.count import latent_surrogate
+from bo_stream.campaign.learner import latent_surrogate
 from bo_stream.campaign.outcomes.front import (
     OutcomePredictions,
     reference_of,

@@ -476,7 +476,7 @@ class Settings(Choices):
 
     def at(self, start: int) -> Settings:
         """The settings of the stage with this start."""
-        return self if self.after is None or self.start == start else self.after.at(start)
+        return self if self.start == start or self.after is None else self.after.at(start)
 
     @property
     def usual_decision(self) -> Decision:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bo_stream.campaign.records import Row
+from bo_stream.campaign.effort import Row
 
 __all__ = ["Clock", "TimedRow", "clock", "environment"]
 

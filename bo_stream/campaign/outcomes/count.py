@@ -8,12 +8,10 @@ from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
-from botorch.models.model import Model
 from torch import Tensor
 
 from bo_stream import likelihoods
 from bo_stream.base.options import from_plain
-from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.history import Entry
 from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.space import numbers
@@ -22,7 +20,7 @@ from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.surrogates.counts import CountGP
 
-__all__ = ["LIKELIHOODS", "Count", "latent_surrogate"]
+__all__ = ["LIKELIHOODS", "Count"]
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     "binomial": likelihoods.Binomial,
@@ -203,11 +201,6 @@ class Count(Outcome):
         """The surrogate of outcomes ``Y`` and ``sizes``, each ``n x 1``; nothing is transformed."""
         given = {"bounds": bounds, "surrogate": family, "covar_module": covar_module, **options}
         return CountGP(X, Y, sizes, likelihood=self.likelihood, **given)
-
-
-def latent_surrogate(model: Model | None) -> StreamingGP:
-    """The surrogate of latent values under counts, or the surrogate itself."""
-    return cast(StreamingGP, model.model if isinstance(model, CountGP) else model)
 
 
 def _refuse(

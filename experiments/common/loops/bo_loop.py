@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from os import PathLike
 from typing import Any, Protocol
@@ -25,7 +26,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.learner import Stage
-from bo_stream.campaign.randomness import evaluating, proposing
+from bo_stream.campaign.randomness import STRIDE, proposing, seeded
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from experiments.common.loops.bo_config import LoopConfig
@@ -239,3 +240,12 @@ def regret(problem: Problem, X: Tensor) -> float:
     if not (hasattr(problem, "optimal_value") and hasattr(problem, "evaluate_true")):
         return math.nan
     return float(problem.optimal_value) - float(problem.evaluate_true(X))
+
+
+def evaluating(seed: int, number: int, device: torch.device) -> AbstractContextManager[None]:
+    """Seed the generators for the noise of a step's evaluations, with an odd number.
+
+    The noise depends on seed and step alone, whatever was drawn to find the points. The arguments
+    are those of `proposing`.
+    """
+    return seeded(2 * (STRIDE * seed + number) + 1, device)
