@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ConfigDict
+
 from bo_stream.errors import InputError
 
 __all__ = ["FitPolicy", "Optimiser", "Row", "least_growth"]
@@ -46,6 +48,8 @@ class FitPolicy:
         >>> [n for n in range(100, 140, 10) if policy.due(1, n=n, fitted=100)]
         [130]
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=False)
 
     every_step_until: int = 0
     then_every: int = 1
@@ -121,6 +125,8 @@ class Optimiser:
         raw_samples: Number of random points that the starting points are chosen from.
         options: Further options of `optimize_acqf`.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=False)
 
     num_restarts: int = 10
     raw_samples: int = 512

@@ -86,17 +86,19 @@ def check_keys(table: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 def _in_words(values: Mapping[str, Any], error: ValidationError) -> BoStreamError:
-    """The error for the first wrong key; of a value that may be of several kinds, for all kinds."""
-    first, *others = error.errors()
-    of_key = [first, *(other for other in others if other["loc"][:1] == first["loc"][:1])]
-    keys = [_key_in(values, one["loc"]) for one in of_key]
+    """The error for a wrong key; of a value that may be of several kinds, for all kinds."""
+    errors = error.errors()
+    keys = [_key_in(values, one["loc"]) for one in errors]
     key = max(keys, key=len)
-    kinds = [one for one, other in zip(of_key, keys, strict=True) if other == key]
+    kinds = [one for one, other in zip(errors, keys, strict=True) if other == key]
     found = [one.get("ctx", {}).get("error") for one in kinds]
     wrong = next((one for one in found if isinstance(one, BoStreamError)), None)
     if wrong is None and kinds[0]["type"] == "missing":
         name = kinds[0]["loc"][-1]
         wrong = InputError(f"a key {name!r}", "none", f"Add {name} = ...")
+    if kinds[0]["type"] == "unexpected_keyword_argument":
+        known = f"known keys of {'.'.join(key[:-1])}"
+        wrong = InputError(known, f"unknown {key[-1]!r}", "Correct the spelling.")
     if wrong is None:
         words = [one["msg"].removeprefix("Input should be ") for one in kinds]
         got = kinds[0]["input"]

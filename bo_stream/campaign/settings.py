@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
 
@@ -138,18 +138,6 @@ def _choice(choice: Any) -> Any:
     )
 
 
-def _built(kind: type[FitPolicy | Optimiser]) -> BeforeValidator:
-    """Builds an instance from plain data."""
-
-    def build(value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        check_keys(value, [field.name for field in fields(kind)])
-        return kind(**value)
-
-    return BeforeValidator(build)
-
-
 def _stored_outcome(outcome: Any) -> Any:
     return None if outcome is None else Count.read_setting(outcome).to_dict()
 
@@ -172,8 +160,8 @@ class Choices(Options):
     acquisition: Choice = None
     seed: Whole | None = None
     initial: Annotated[Whole, Field(ge=2)] | None = None
-    fit: Annotated[FitPolicy | None, _built(FitPolicy)] = None
-    optimiser: Annotated[Optimiser | None, _built(Optimiser)] = None
+    fit: FitPolicy | None = None
+    optimiser: Optimiser | None = None
     targets: list[list[Finite]] | None = None
 
     @property
@@ -224,8 +212,8 @@ class Settings(Choices):
     acquisition: dict[str, Any] | None = None
     seed: Whole
     initial: Annotated[Whole, Field(ge=2)]
-    fit: Annotated[FitPolicy, _built(FitPolicy)] = SCHEDULE
-    optimiser: Annotated[Optimiser, _built(Optimiser)] = USUAL
+    fit: FitPolicy = SCHEDULE
+    optimiser: Optimiser = USUAL
     constraints: list[str | None] = []
     restandardise: bool = True
     noise: Literal["learned", "none"] | Positive = "learned"

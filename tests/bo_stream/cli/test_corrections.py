@@ -87,7 +87,7 @@ def test_change_and_the_old_configuration_goes_on(told: Path, bo) -> None:
     [
         (("--surrogate", "none"), "name of a surrogate"),
         (("--surrogate", '{name = "wiski"'), "Expected a table of TOML"),
-        (("--fit", "{often = 1}"), "Expected keys among every_step_until"),
+        (("--fit", "{often = 1}"), "unknown 'often'"),
         ((), "Give one"),
     ],
 )
