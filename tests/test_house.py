@@ -127,7 +127,6 @@ ROOMS: dict[str, set[str]] = {
     "scores": {"base", INNER},
     "campaign": {"base", "surrogates", "scores", "likelihoods"},
     "campaign.storage": {"campaign"},
-    "campaign.evaluation": {"campaign"},
     "cli.page": set(),
     "cli": {"campaign", "base", "surrogates"},
     "__main__": {"cli"},

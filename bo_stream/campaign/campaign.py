@@ -24,7 +24,6 @@ from bo_stream.campaign import history as events
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.engine import Engine
-from bo_stream.campaign.evaluation.runner import run_campaign
 from bo_stream.campaign.frames import (
     far_outcomes,
     find_trials,
@@ -38,6 +37,7 @@ from bo_stream.campaign.frames import (
 from bo_stream.campaign.history import ENQUEUED, Decision, Event, NewTrials, Trial, TrialHistory
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures, Goals
+from bo_stream.campaign.run import run_campaign
 from bo_stream.campaign.settings import (
     Choices,
     NamedChoice,

@@ -115,7 +115,6 @@ EVENTS_SINCE = (
     .order_by(events.c.number)
 )
 LAST_EVENT = select(func.max(events.c.number)).where(_of_campaign)
-NEW_EVENT = insert(events)
 SNAPSHOTS = (
     select(snapshots)
     .where(snapshots.c.campaign == bindparam("name"))
@@ -126,7 +125,6 @@ LOCK_CAMPAIGN = (
     select(campaigns.c.name).where(campaigns.c.name == bindparam("name")).with_for_update()
 )
 SETTINGS = select(campaigns.c.settings).where(campaigns.c.name == bindparam("name"))
-NAMES = select(campaigns.c.name).order_by(campaigns.c.name)
 
 
 class Database:
@@ -205,7 +203,7 @@ class Database:
 
     def names(self) -> list[str]:
         """Names of all campaigns."""
-        return [name for (name,) in self._read(NAMES)]
+        return [name for (name,) in self._read(select(campaigns.c.name).order_by(campaigns.c.name))]
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -230,7 +228,7 @@ class Database:
                 number = (connection.scalar(LAST_EVENT, {"name": name}) or 0) + 1
                 payload = _sealed(name, number, event)
                 row = {"campaign": name, "number": number, "payload": payload}
-                connection.execute(NEW_EVENT, row)
+                connection.execute(insert(events), row)
 
             yield Transaction(events_since, append)
 
@@ -411,8 +409,7 @@ def _connect(path: Path, timeout: float, readonly: bool) -> sqlite3.Connection:
     place = f"file:{quote(str(path))}?{mode}"
     connection = sqlite3.connect(place, timeout, 0, None, check_same_thread=False, uri=True)
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA wal_autocheckpoint=1")
+    connection.executescript("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=1")
     return connection
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from bo_stream.campaign import Box, Campaign, Pool
-from bo_stream.campaign.evaluation.runner import has_died, run_id
+from bo_stream.campaign.run import has_died, run_id
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError
 from tests.bo_stream.campaign.runs import CHEAP, Calls, bowl, box, told_once
@@ -184,7 +184,7 @@ def test_arguments_that_cannot_be_are_refused(options: dict[str, Any], message: 
 @pytest.fixture(scope="module")
 def dead() -> str:
     """Identifier of a run whose process has ended."""
-    code = "from bo_stream.campaign.evaluation.runner import run_id; print(run_id())"
+    code = "from bo_stream.campaign.run import run_id; print(run_id())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     return done.stdout.strip()
 
