@@ -12,8 +12,10 @@ import math
 import os
 import re
 import reprlib
+import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -46,9 +48,6 @@ ATTEMPTS = 2
 
 POLL = 0.1
 """Seconds between checks whether a queued evaluation has started."""
-
-NO_LIMIT = sys.maxsize
-"""Number of trials where only seconds are limited."""
 
 SAME_FAILURES: dict[Failures, int] = {"ignored": 8, "infeasible": 32}
 """Failures in a row with the same error after which a run ends, if it has no more outcomes than
@@ -135,7 +134,7 @@ def run_campaign(
     ledger = campaign.ledger
     limit = ledger.budget if budget is None else budget
     unlimited = limit is None and seconds is not None
-    total = NO_LIMIT if unlimited else _count("budget", limit)
+    total = sys.maxsize if unlimited else _count("budget", limit)
     end = math.inf if seconds is None else time.monotonic() + seconds
     if ledger.budget is not None:
         ledger.budget = max(ledger.budget, total)
@@ -153,11 +152,13 @@ def run_campaign(
         left = total - _finished(ledger.refresh())
         if failing.always and left > 0:
             rest = "it goes on from here" if unlimited else f"{left} trials of the budget are left"
-            remedy = f"Correct the objective and run again: {rest}."
-            raise StateError("an objective that returns outcomes", failing.said, remedy)
+            raise StateError(
+                "an objective that returns outcomes",
+                failing.said,
+                f"Correct the objective and run again: {rest}.",
+            )
         if failing.count > 1 and not failing.outcomes:
-            text = f"No trial of this run has an outcome; {failing.said}"
-            warnings.warn(text, stacklevel=3)
+            warnings.warn(f"No trial of this run has an outcome; {failing.said}", stacklevel=3)
     finally:
         evaluator.close()
         ended()
@@ -213,7 +214,7 @@ def _start_trials(
     """Start as many trials as the evaluator takes; returns whether any is running."""
     if failing.always:
         evaluator.drop_queue()
-        return bool(evaluator.running)
+        end = -math.inf
     while time.monotonic() < end and len(frame := _next_trials(campaign, evaluator, budget)):
         for i, id in enumerate(frame.index.tolist()):
             evaluator.start(id, frame.iloc[i].rename(id))
@@ -437,7 +438,7 @@ class RunningEvaluation:
         worker: Executor of its own process, in a `ProcessPool`.
         attempt: Number of the attempt, up to `ATTEMPTS`.
         submitted: Time of submission on the monotonic clock.
-        started: When it was first seen to run; None before.
+        started: When it was first seen to run; infinite before.
     """
 
     row: pd.Series[Any]
@@ -446,7 +447,7 @@ class RunningEvaluation:
     worker: Any = None
     attempt: int = 1
     submitted: float = field(default_factory=time.monotonic)
-    started: float | None = None
+    started: float = math.inf
 
 
 class FutureEvaluator(Evaluator, ABC):
@@ -467,7 +468,7 @@ class FutureEvaluator(Evaluator, ABC):
     def __init__(self, objective: Objective, size: int, timeout: float | None) -> None:
         super().__init__(objective, size)
         self.running: dict[int, RunningEvaluation] = {}
-        self.timeout, self.batch = timeout, 1
+        self.timeout, self.batch = math.inf if timeout is None else timeout, 1
 
     @property
     def capacity(self) -> int:
@@ -476,7 +477,7 @@ class FutureEvaluator(Evaluator, ABC):
 
     def wait(self) -> None:
         """Return when a trial has ended or has taken too long."""
-        patience = None if self.timeout is None else POLL
+        patience = None if self.timeout == math.inf else POLL
         while not self.returned:
             pending = [evaluation.future for evaluation in self.running.values()]
             done, _ = futures.wait(pending, patience, futures.FIRST_COMPLETED)
@@ -498,14 +499,10 @@ class FutureEvaluator(Evaluator, ABC):
         return
 
     def _is_late(self, evaluation: RunningEvaluation) -> bool:
-        if self.timeout is None:
-            return False
         now = time.monotonic()
-        if evaluation.started is None and evaluation.has_started():
+        if evaluation.started == math.inf and evaluation.has_started():
             evaluation.started, self.startup = now, math.inf
-        started = evaluation.started
-        if started is None:
-            started = evaluation.submitted + self.startup
+        started = min(evaluation.started, evaluation.submitted + self.startup)
         return now - started > self.timeout
 
     @abstractmethod
@@ -610,11 +607,6 @@ def _worker_call(objective: Objective) -> Callable[[pd.Series[Any], bool], Any]:
 
 def _worker_initializer() -> Callable[[], None]:
     def begin() -> None:
-        import os
-        import signal
-        import threading
-        import time
-
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run handles Ctrl-C
         parent = os.getppid()
 

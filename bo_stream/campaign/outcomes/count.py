@@ -14,8 +14,7 @@ from bo_stream import likelihoods
 from bo_stream.base.options import from_plain
 from bo_stream.campaign.history import Entry
 from bo_stream.campaign.outcomes.outcome import Outcome
-from bo_stream.campaign.space import numbers
-from bo_stream.campaign.space.columns import told_apart, truths
+from bo_stream.campaign.space.columns import numbers, told_apart, truths
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.surrogates.counts import CountGP

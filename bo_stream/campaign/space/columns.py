@@ -45,16 +45,19 @@ def numbers(frame: pd.DataFrame, name: str, most: float = math.inf) -> np.ndarra
     """
     given = column(frame, name)
     try:
-        plain = given if given.dtype.kind in "iuf" else given.map(_number)
-        values: np.ndarray = plain.to_numpy(np.float64)
+        cells = given if given.dtype.kind in "iuf" else given.map(_number)
+        values: np.ndarray = cells.to_numpy(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"numbers in column {name!r}", f"{error}", "Convert the other values or leave them out."
         ) from error
-    small = f"numbers of at most {most:.1g} in size"
     for wrong, expected, remedy in (
         (~np.isfinite(values), "finite numbers", "Fill in the value or leave out the row."),
-        (np.abs(values) > most, small, "Give the column in a larger unit."),
+        (
+            np.abs(values) > most,
+            f"numbers of at most {most:.1g} in size",
+            "Give the column in a larger unit.",
+        ),
     ):
         if wrong.any():
             raise InputError(

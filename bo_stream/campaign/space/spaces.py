@@ -183,8 +183,7 @@ class Levels(Range):
 
     def labels(self, values: np.ndarray) -> np.ndarray:
         """What users see of values: integers where all are."""
-        whole = all(float(value).is_integer() for value in self.allowed)
-        return values.astype(np.int64) if whole else values
+        return values if (self._numbers % 1.0).any() else values.astype(np.int64)
 
     def contains(self, other: Range) -> bool:
         """Whether it allows all values of another input."""
@@ -339,8 +338,9 @@ def _allowed(kind: Range, values: np.ndarray, nearest: np.ndarray, what: str) ->
     Raises:
         InputError: if a value is none of them, up to rounding.
     """
-    slack = np.maximum(CLOSE * np.abs(values), DIGITS * (kind.high - kind.low))
-    off = np.abs(values - nearest) > slack
+    off = np.abs(values - nearest) > np.maximum(
+        CLOSE * np.abs(values), DIGITS * (kind.high - kind.low)
+    )
     if off.any():
         got = told_apart(values[off][0], nearest[off][0])[0]
         raise InputError(f"{kind.name!r}, {what}", got, "Give an allowed value.")
@@ -478,9 +478,8 @@ class Box(SpaceOfInputs):
     integer: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        given, units = (_by_name(getattr(self, part), part) for part in ("bounds", "units"))
-        units = {spelled(name, given): unit for name, unit in units.items()}
-        named: dict[str, Any] = {"units": units}
+        given, units = _by_name(self.bounds, "bounds"), _by_name(self.units, "units")
+        named: dict[str, Any] = {"units": {spelled(name, given): units[name] for name in units}}
         for option in ("log", "integer"):
             names = listed_names(getattr(self, option), option)
             named[option] = tuple(spelled(name, given) for name in names)
@@ -543,15 +542,18 @@ class Pool(SpaceOfInputs):
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, pd.DataFrame):
-            kind = type(self.table).__name__
-            raise InputError("a DataFrame with one row per place", kind, "Use pd.DataFrame(...).")
+            raise InputError(
+                "a DataFrame with one row per place",
+                type(self.table).__name__,
+                "Use pd.DataFrame(...).",
+            )
         numeric = self.table.select_dtypes("number").columns
         inputs = listed_names(numeric if self.inputs is None else self.inputs, "inputs")
-        object.__setattr__(self, "inputs", inputs)
-        object.__setattr__(self, "units", _by_name(self.units, "units"))
-        check_names(inputs, {"units": self.units})
-        object.__setattr__(self, "table", in_spelling(self.table, inputs))
-        index = self.table.index
+        units = _by_name(self.units, "units")
+        check_names(inputs, {"units": units})
+        table, index = in_spelling(self.table, inputs), self.table.index
+        for part, value in {"table": table, "inputs": inputs, "units": units}.items():
+            object.__setattr__(self, part, value)
         if len(index) < 2 or not index.is_unique or index.nlevels > 1 or index.hasnans:
             raise InputError(
                 "a table of at least two rows, whose index has another name for every place",
@@ -588,22 +590,20 @@ class Pool(SpaceOfInputs):
             InputError: for places that are not in the pool.
         """
         if "place" in frame:
-            found = self.table.index.get_indexer(pd.Index(frame["place"]))
-            unknown = [str(p) for p, i in zip(frame["place"], found, strict=True) if i < 0]
+            wanted = frame["place"].tolist()
+            found = self.table.index.get_indexer(pd.Index(frame["place"])).tolist()
         else:
             rows = {tuple(row): i for i, row in reversed(list(enumerate(self.place_values)))}
-            values = self.values(frame)
-            exact = [rows.get(tuple(row)) for row in values]
-            both = zip(values, exact, strict=True)
-            found = np.array([self._nearest(row) if i is None else i for row, i in both], dtype=int)
-            unknown = [str(tuple(row)) for row, i in zip(values, found, strict=True) if i < 0]
+            wanted = [tuple(row) for row in self.values(frame).tolist()]
+            found = [rows[row] if row in rows else self._nearest(row) for row in wanted]
+        unknown = [str(place) for place, i in zip(wanted, found, strict=True) if i < 0]
         if unknown:
             raise InputError(
                 "places of the pool", ", ".join(unknown[:5]), "Use the names in the table's index."
             )
-        return [int(i) for i in found]
+        return found
 
-    def _nearest(self, row: np.ndarray) -> int:
+    def _nearest(self, row: tuple[float, ...]) -> int:
         """The place whose inputs these are up to rounding; -1 if there is none."""
         widths = np.ptp(self.place_values, axis=0)
         apart = (np.abs(self.place_values - row) / widths).max(-1)
@@ -637,8 +637,7 @@ Space = Box | Pool
 
 def space_from_dict(to_dict: Mapping[str, Any]) -> Space:
     """The space whose `to_dict` returned this plain data."""
-    kind = Box if to_dict["kind"] == "box" else Pool
-    return kind.from_dict(to_dict)
+    return (Box if to_dict["kind"] == "box" else Pool).from_dict(to_dict)
 
 
 def _input(table: pd.DataFrame, name: str) -> Range:

@@ -124,7 +124,6 @@ LAST_SNAPSHOT = SNAPSHOTS.with_only_columns(snapshots.c.number).limit(1)
 LOCK_CAMPAIGN = (
     select(campaigns.c.name).where(campaigns.c.name == bindparam("name")).with_for_update()
 )
-SETTINGS = select(campaigns.c.settings).where(campaigns.c.name == bindparam("name"))
 
 
 class Database:
@@ -183,7 +182,11 @@ class Database:
         row = {"name": name, "settings": _sealed(name, 0, settings)}
         new = not self._has_tables()
         with self._writing() as connection:
-            _create_tables(connection)
+            if connection.dialect.name == "postgresql":
+                connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
+            if not _tables_exist(connection):  # otherwise another process has created them
+                _metadata.create_all(connection)
+                connection.execute(insert(_layout).values(version=VERSION))
             if connection.scalar(LOCK_CAMPAIGN, {"name": name}) is not None:
                 raise StateError("a new name", repr(name), "Choose another name.")
             connection.execute(insert(campaigns).values(row))
@@ -194,7 +197,7 @@ class Database:
 
     def settings(self, name: str) -> dict[str, Any] | None:
         """Settings of a campaign."""
-        for (stored,) in self._read(SETTINGS, name=name):
+        for (stored,) in self._read(select(campaigns.c.settings).where(campaigns.c.name == name)):
             settings = _unsealed(name, 0, stored)
             if settings is None:
                 raise _damaged(f"damaged settings of campaign {name!r}")
@@ -356,8 +359,8 @@ def parse(url: str) -> URL:
     except ArgumentError as error:
         raise _no_url(repr(url)) from error
     if parsed.get_backend_name() in ("postgresql", "postgres"):
-        plain = parsed.drivername in ("postgresql", "postgres")
-        return parsed.set(drivername="postgresql+psycopg") if plain else parsed
+        driver_named = "+" in parsed.drivername
+        return parsed if driver_named else parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() != "sqlite":
         raise _no_url(f"a URL of {parsed.get_backend_name()}")
     if not parsed.database or parsed.database == ":memory:":
@@ -428,10 +431,9 @@ def _may_exist(url: URL) -> bool:
 
 def _is_writable(url: URL) -> bool:
     """Whether an SQLite file and its folder may be written, or the database is another one."""
-    if url.get_backend_name() != "sqlite" or not _may_exist(url):
-        return True
     path = Path(url.database or "")
-    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    both = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return both or url.get_backend_name() != "sqlite" or not path.exists()
 
 
 def _close(engine: Engine, process: int) -> None:
@@ -499,15 +501,6 @@ def _tables_exist(connection: Connection) -> bool:
             "Open it with the release of bo_stream that created it, or a newer one.",
         )
     return True
-
-
-def _create_tables(connection: Connection) -> None:
-    """Create the tables in a writer's transaction, unless another process has."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
-    if not _tables_exist(connection):
-        _metadata.create_all(connection)
-        connection.execute(insert(_layout).values(version=VERSION))
 
 
 # -- checksums -------------------------------------------------------------------------------------
@@ -616,8 +609,7 @@ class Checked:
     @property
     def described(self) -> str:
         """One line about it."""
-        counted = f"{self.events} events, {self.trials} trials"
-        return f"{self.name}: {counted}, {self.damage or 'whole'}"
+        return f"{self.name}: {self.events} events, {self.trials} trials, {self.damage or 'whole'}"
 
 
 def check_store(url: str) -> list[Checked]:
@@ -662,9 +654,9 @@ def _checked(connection: Connection, name: str, settings: object, errors: str) -
     except SQLAlchemyError:
         damage.append(f"events after {last} cannot be read")
     if lost:
-        listed = ", ".join(map(str, lost[:SHOWN]))
         more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
-        damage.append(f"events {listed}{more} of {last} are damaged or lost")
+        listed = ", ".join(map(str, lost[:SHOWN])) + more
+        damage.append(f"events {listed} of {last} are damaged or lost")
     return Checked(name, whole, trials, "; ".join(damage))
 
 

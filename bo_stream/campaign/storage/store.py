@@ -129,8 +129,7 @@ class MemoryStore:
 
     def settings(self, name: str) -> dict[str, Any] | None:
         """Settings of a campaign."""
-        found = self._campaigns.get(name)
-        return None if found is None else found[0]
+        return self._campaigns[name][0] if name in self._campaigns else None
 
     def names(self) -> list[str]:
         """Names of all campaigns."""

@@ -192,7 +192,8 @@ class BOLoop(SimulatedRun):
 
     def _evaluate(self, trials: Tensor) -> Tensor:
         """The problem's values, whose noise depends on seed and step alone."""
-        with evaluating(self.config.seed, len(self._rows), self.bounds.device):
+        number = 2 * (STRIDE * self.config.seed + len(self._rows)) + 1  # proposals have even ones
+        with seeded(number, self.bounds.device):
             return self.problem(trials.to(self.bounds))
 
     def _tell(self, trials: Tensor, values: Tensor, row: TimedRow) -> None:
