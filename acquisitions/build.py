@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -173,15 +173,19 @@ def _nipv(
     return NIPV(ours, mc_points, X_pending=X_pending, weights=weights, **kw)
 
 
-register("qucb", _qucb, ours=True)
-register("ei", _ei, ours=True)
-register("qlogei", _qlogei, ours=True)
-register("qlognei", _qlognei, ours=True)
-register("nipv", _nipv, ours=True)
-register("max_variance", MaxVariance, ours=True)
-register("random", Random, ours=True)
-register("thompson", ThompsonSampling, ours=True)
-NAMES = tuple(REGISTRY)
+OF_ONE_OUTCOME: dict[str, Callable[..., Any]] = {
+    "qucb": _qucb,
+    "ei": _ei,
+    "qlogei": _qlogei,
+    "qlognei": _qlognei,
+    "nipv": _nipv,
+    "max_variance": MaxVariance,
+    "random": Random,
+    "thompson": ThompsonSampling,
+}
+for key, make in OF_ONE_OUTCOME.items():
+    register(key, make, ours=True)
+NAMES = tuple(OF_ONE_OUTCOME)
 """Names of the acquisition functions of one outcome."""
 register("qlognehvi", _qlognehvi, outcomes=2, ours=True)
 

@@ -35,8 +35,8 @@ from bo_stream.campaign.space import Box
 from bo_stream.errors import InputError
 
 if TYPE_CHECKING:
+    from bo_stream.campaign.constraints import FeasibleSet
     from bo_stream.campaign.outcomes.outcomes import OutcomeSet
-    from bo_stream.campaign.space.feasible import FeasibleSet
 
 __all__ = ["AcquisitionBuilder", "Auto", "InParts", "Maximised", "ProposingAcquisition", "rule_of"]
 

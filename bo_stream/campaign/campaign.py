@@ -22,6 +22,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import figures, results
 from bo_stream.campaign import history as events
 from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.constraints import InputConstraint
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.frames import (
@@ -50,7 +51,6 @@ from bo_stream.campaign.settings import (
     widened,
 )
 from bo_stream.campaign.space import Box, Space
-from bo_stream.campaign.space.feasible import InputConstraint
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import BoStreamError, BudgetError, InputError, StateError

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.frames import trials_frame
 from bo_stream.campaign.learner import latent_surrogate
 from bo_stream.campaign.outcomes.front import (
@@ -37,7 +38,6 @@ from bo_stream.campaign.recommendation import (
 )
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
-from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.scores import OutcomeDistribution, outcome_distribution
 from bo_stream.surrogates.counts import CountGP

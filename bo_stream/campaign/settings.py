@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
 from bo_stream.base.composite import CompositeModel
 from bo_stream.base.options import from_plain, to_plain
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import Decision
 from bo_stream.campaign.learner import Stage
@@ -37,7 +38,6 @@ from bo_stream.campaign.outcomes.outcomes import (
     spelled_constraints,
 )
 from bo_stream.campaign.space import Box, Pool, Space, space_from_dict
-from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import (
     BoundsError,

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import torch
 
+from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.engine import initial_design
-from bo_stream.campaign.space.feasible import FeasibleSet
 from bo_stream.errors import ShapeError
 from experiments.comparison.tasks.task import Task, Told
 
