@@ -140,7 +140,7 @@ class ScaleFreeNormal(MultivariateNormal):
     def variance(self) -> Tensor:
         """Marginal variances, positive."""
         diagonal = self.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2)
-        diagonal = diagonal.expand(torch.broadcast_shapes(diagonal.shape, self.loc.shape))
+        diagonal = diagonal.expand(*self.batch_shape, self.loc.shape[-1])
         return diagonal.clamp_min(torch.finfo(diagonal.dtype).tiny)
 
 

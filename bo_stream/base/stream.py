@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ContextDecorator
@@ -67,15 +68,17 @@ T = TypeVar("T")
 class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc]
     """A reentrant lock; copying it creates a new lock.
 
-    It is used as a decorator, ``lock(method)(...)``, never in a `with` statement of this package:
-    an interruption on the line of the `with`, after its block has ended, would leave it locked.
+    It is used through `during`, never in a `with` statement of this package: an interruption on the
+    line of the `with`, after its block has ended, would leave it locked.
 
     Attributes:
         undo: Callables that undo the steps of the current change, in the order of the steps.
+        during: Calls a function with arguments, under the lock.
     """
 
     def __init__(self) -> None:
         self.undo: Undo = []
+        self.during = self(operator.call)
 
     def on_failure(self, step_back: Callable[[], Any]) -> None:
         """Register how to undo the next step, if a change is in progress."""
@@ -110,7 +113,7 @@ def exclusive(method: Callable[Concatenate[M, P], R]) -> Callable[Concatenate[M,
 
     @wraps(method)
     def run(self: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self._lock(method)(self, *args, **kwargs)
+        result: R = self._lock.during(method, self, *args, **kwargs)
         return result
 
     return run
@@ -126,7 +129,7 @@ def all_or_nothing(method: Callable[Concatenate[M, P], R]) -> Callable[Concatena
 
     @wraps(method)
     def change(self: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self._lock(_attempt)(method, self, args, kwargs)
+        result: R = self._lock.during(_attempt, method, self, args, kwargs)
         return result
 
     return change

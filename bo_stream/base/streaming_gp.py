@@ -347,9 +347,8 @@ class StreamingGP(checkpoint.Saveable, Fittable):
         rows = Rows(self._transformed(X).clone(), Y_t.mT.clone(), R.mT.clone())
         self._absorb_rows(rows, same_features=same_features)
 
-    @all_or_nothing
     def _absorb_rows(self, rows: Rows, *, same_features: bool = False) -> None:
-        """Absorb transformed data, with features to suit them or the same."""
+        """Absorb transformed data as a step of a change, with features to suit them or the same."""
         stream, learned = self.stream.contents, self.noise_mode == "learned"
         state = stream.state if same_features else self._choose_features(stream.state, rows)
         changed = self.stream.replaced(
@@ -578,8 +577,8 @@ class StreamingGP(checkpoint.Saveable, Fittable):
     # -- posterior -------------------------------------------------------------------------------
 
     def _snapshot(self) -> PosteriorSnapshot:
-        entry = self._posterior.entry
-        if entry is not None and entry[0] == self._key():
+        entry, version = self._posterior.entry, self.stream.version
+        if entry is not None and entry[0].version is version and entry[0] == self._key():
             return entry[1]
         return self._renewed_snapshot()
 

@@ -170,7 +170,7 @@ class Grid:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
-        origin, step, low, high, last = self._frame.to(places)
+        origin, step, low, high, last = self._frame.to(places).unbind()
         t = (places - origin) / step
         cell = t.detach().clamp(low, high).floor_()
         s = t - cell
@@ -258,12 +258,8 @@ class Interpolation:
     @lasting_property
     def index(self) -> Tensor:
         """Numbers of the nodes, ``batch x q x 4^d``."""
-        near = torch.arange(REACH, device=self.start.device)
-        index = torch.zeros_like(self.start[..., :1])
-        for k, size in enumerate(self.sizes):
-            along = self.start[..., k, None, None] + near
-            index = (size * index.unsqueeze(-1) + along).flatten(-2)
-        return index
+        near = self.start.unsqueeze(-1) + torch.arange(REACH, device=self.start.device)
+        return numbered(near.unbind(-2), self.sizes)
 
     @property
     def weight(self) -> Tensor:
@@ -280,34 +276,42 @@ class Interpolation:
 
         Costs O(q 10^d) for q points, unbatched.
         """
-        left, right = torch.triu_indices(REACH, REACH, device=A.device)
-        size = max(1, AT_ONCE // len(left) ** len(self.sizes))
+        left, right = torch.triu_indices(REACH, REACH, device=A.device).unbind()
+        counts = [REACH * n for n in self.sizes]
+        size = max(1, AT_ONCE // len(left) ** len(counts))
         pieces = self.start.split(size), self.weights.split(size), weights.split(size)
         for start, rows, r in zip(*pieces, strict=True):
-            index, value = start.new_zeros(len(start), 1), r.unsqueeze(-1)
-            for k, n in enumerate(self.sizes):
-                pair = REACH * (start[:, k, None] + left) + (right - left)
-                index = (REACH * n * index.unsqueeze(-1) + pair.unsqueeze(-2)).flatten(1)
-                product = rows[:, k, left] * rows[:, k, right]
-                value = (value.unsqueeze(-1) * product.unsqueeze(-2)).flatten(1)
+            pairs = REACH * start.unsqueeze(-1) + ((REACH - 1) * left + right)
+            products = rows[..., left] * rows[..., right]
+            products[:, 0] *= r.unsqueeze(-1)
+            index, value = numbered(pairs.unbind(1), counts), outer(products.unsqueeze(-2))
             A.index_add_(0, index.flatten(), value.flatten())
+
+
+def numbered(indices: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    """Numbers of all combinations of indices, ``... x k`` for each dimension: ``... x k^d``."""
+    numbers = indices[0]
+    for along, size in zip(indices[1:], sizes[1:], strict=True):
+        numbers = (size * numbers.unsqueeze(-1) + along.unsqueeze(-2)).flatten(-2)
+    return numbers
 
 
 def outer(weights: Tensor) -> Tensor:
     """Products over dimensions of weights and of their derivatives.
 
     Args:
-        weights: As of `Grid.cubics`, ``... x d x (1 | 2) x 4``.
+        weights: As of `Grid.cubics`, ``... x d x (1 | 2) x k``.
 
     Returns:
-        ``... x (1 + d) x 4^d``: the products, and their derivatives in each dimension; or ``... x 1
-        x 4^d``.
+        ``... x (1 + d) x k^d``: the products, and their derivatives in each dimension; or ``... x 1
+        x k^d``.
     """
     rows, *others = weights.unbind(-3)
     for along in others:
-        value, slope = along[..., :1, None, :], along[..., 1:, None, :]
+        value, *slopes = along.unsqueeze(-2).split(1, -3)
         left = rows.unsqueeze(-1)
-        rows = torch.cat([left * value, left[..., :1, :, :] * slope], -3).flatten(-2)
+        products = [left * value, *(left[..., :1, :, :] * slope for slope in slopes)]
+        rows = (torch.cat(products, -3) if slopes else products[0]).flatten(-2)
     return rows
 
 

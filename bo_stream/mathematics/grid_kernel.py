@@ -23,7 +23,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from gpytorch.kernels import Kernel
-from linear_operator import to_linear_operator
 from torch import Size, Tensor
 
 from bo_stream.mathematics.evidence import OutputStatistics, root_gradient, under_root
@@ -158,12 +157,6 @@ class GridKernel(Kernel):
         """As from `kernel_parts`, without the outputs' dimension for one output."""
         return [self.get_buffer(f"part_{k}") for k in range(1 + self.product * self.grid.dim)]
 
-    def __call__(self, x1: Tensor, x2: Tensor | None = None, **params: Any) -> Any:
-        """As gpytorch's, which costs more than the values at few points of two sets."""
-        if x2 is None:
-            return super().__call__(x1, **params)
-        return to_linear_operator(self.forward(x1, x2, **params))
-
     def rows(self, places: Tensor, *, slopes: bool) -> Any:
         """Interpolation rows at coordinates on the grid, as `sloped` takes them."""
         own = self.grid.axes_at if self.product else self.grid.cubics
@@ -193,6 +186,10 @@ class GridKernel(Kernel):
         left = right = self.rows(self.grid.place(x1), slopes=False)
         if x1 is not x2:
             right = self.rows(self.grid.place(x2), slopes=False)
+        return self.between(left, right, diag=diag)
+
+    def between(self, left: Any, right: Any, *, diag: bool = False) -> Tensor:
+        """As `forward`, from `rows` without derivatives."""
         if not self.product:
             values = self._pairs(left, right, diag=diag)[..., 0]
             return values.squeeze(-1) if diag else values

@@ -274,7 +274,7 @@ class Process:
         b = self.basis(X.reshape(-1, X.shape[-1]))
         a = b[..., :r]
         if self.R is not None:
-            a = torch.linalg.solve_triangular(self.R.mT, a, upper=True, left=False)
+            a = solved_rows(self.R, a)
         mean = self.mean.unsqueeze(-1) + (a @ self.u[..., :r, None]).squeeze(-1)
         if b.shape[-1] > r:
             mean = mean + (b[..., r:] @ self.u[..., r:, None]).squeeze(-1)
