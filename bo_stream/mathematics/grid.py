@@ -353,7 +353,10 @@ class GridFeatures(ABC):
 
     def features(self, X: Tensor) -> Tensor:
         """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
-        rows: Tensor = _Features.apply(self.grid.place(X), self)
+        places = self.grid.place(X)
+        if not places.requires_grad:
+            return self.rows_at(places, slopes=False).squeeze(-2)
+        rows: Tensor = _Features.apply(places, self)
         return rows
 
     def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:

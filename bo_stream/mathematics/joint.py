@@ -190,15 +190,12 @@ class Joint:
 def solved_rows(L: Tensor, rows: Tensor, *, upper: bool = False) -> Tensor:
     """``L^-1 a`` for rows a, ``batch x o x q x r``, and triangular L, ``o x r x r``.
 
-    A single triangular solve for the whole batch, since a batched one would copy the factor. Few
-    rows are solved for as columns, in half of the time.
+    A single triangular solve for the whole batch, since a batched one would copy the factor. The
+    rows are solved for as columns: faster if they are few, and each is then contiguous.
     """
-    shape, flat = (*rows.shape[:-3], rows.shape[-2]), flattened(rows)
-    if flat.shape[-2] <= FEW_ROWS:
-        flat = torch.linalg.solve_triangular(L, flat.mT, upper=upper).mT
-    else:
-        flat = torch.linalg.solve_triangular(L.mT, flat, upper=not upper, left=False)
-    return flat.unflatten(-2, shape).movedim(0, -3)
+    shape = *rows.shape[:-3], rows.shape[-2]
+    flat = torch.linalg.solve_triangular(L, flattened(rows).mT, upper=upper).mT
+    return flat.reshape(len(flat), *shape, flat.shape[-1]).movedim(0, -3)
 
 
 def products(rows: Tensor, others: Tensor) -> Tensor:
@@ -319,13 +316,12 @@ def sloped_product(factors: Sequence[Tensor]) -> Tensor:
     """
     rows = factors[0]
     for factor in factors[1:]:
-        value, slope = factor[..., :1, :], factor[..., 1:, :]
-        rows = torch.cat([rows * value, rows[..., :1, :] * slope], -2)
+        value, *slopes = factor.split(1, -2)
+        products = [rows * value, *(rows[..., :1, :] * slope for slope in slopes)]
+        rows = torch.cat(products, -2) if slopes else products[0]
     return rows
 
 
-FEW_ROWS = 64
-"""Rows up to which they are solved for as columns."""
 FEATURE_TILE = 4096
 """Points whose features are computed at a time."""
 

@@ -389,23 +389,23 @@ class Process:
             across: The joint posterior at p other points, to return covariances with them too.
         """
         basis, u = cast(FeatureBasis, self.basis), self.u[0]
-        others = None if across is None else across.coefficients[0]
+        others = None if across is None else across.coefficients[0].mT.contiguous()
         if not slopes:
             a = self.at(X)
             rows = a.rows[..., 0, :, :]
-            to_others = None if others is None else (rows @ others.mT).unsqueeze(-2)
+            to_others = None if others is None else (rows @ others).unsqueeze(-2)
             mean, cov = a.mean[..., 0, :], a.covariance(a)[..., 0, :, :]
             return Moments(mean, cov, across=to_others)
         rows, back = basis.features.sloped(X)
         rows = rows * basis.scale[0]
         spread = phi = rows[..., 0, :]
         if self.L is not None:
-            flat = phi.reshape(-1, phi.shape[-1]).mT
-            spread = torch.cholesky_solve(flat, self.L[0]).mT.view(phi.shape)
+            half = solved_rows(self.L, phi.unsqueeze(-3))
+            spread = solved_rows(self.L.mT, half, upper=True)[..., 0, :, :]
         crossed = (rows.flatten(-3, -2) @ spread.mT).unflatten(-2, rows.shape[-3:-1])
         means = rows @ u
         means[..., 0] += self.mean[0]
-        return Moments.of(means, crossed, back, None if others is None else rows @ others.mT)
+        return Moments.of(means, crossed, back, None if others is None else rows @ others)
 
 
 def conditioned_on(
