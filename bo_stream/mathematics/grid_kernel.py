@@ -155,7 +155,7 @@ class GridKernel(Kernel):
     @property
     def parts(self) -> list[Tensor]:
         """As from `kernel_parts`, without the outputs' dimension for one output."""
-        return [self.get_buffer(f"part_{k}") for k in range(1 + self.product * self.grid.dim)]
+        return [getattr(self, f"part_{k}") for k in range(1 + self.product * self.grid.dim)]
 
     def rows(self, places: Tensor, *, slopes: bool) -> Any:
         """Interpolation rows at coordinates on the grid, as `sloped` takes them."""
@@ -177,8 +177,9 @@ class GridKernel(Kernel):
         amplitude, *factors = self.parts
         values = []
         for a, K, b in zip(rows, factors, others[..., 0, :], strict=True):
-            half = K @ b[..., : len(K)].mT
-            values.append(a[..., : len(K)] @ (half if half.ndim == 2 else half.unsqueeze(-3)))
+            size = K.shape[-1]
+            along = a[..., :size].flatten(-3, -2) @ (K @ b[..., :size].mT)
+            values.append(along.unflatten(-2, a.shape[-3:-1]))
         return sloped_product([amplitude * values[0], *values[1:]])
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
