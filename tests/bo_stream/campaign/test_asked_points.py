@@ -48,7 +48,11 @@ CASES: dict[str, Case] = {
     "exact outcomes": (lambda: Box(BOX), {"noise": "none"}, _one),
     "two goals": (lambda: Box(BOX), {"goal": {"y": "maximise", "w": "minimise"}}, _two),
     "constraints": (lambda: Box(BOX), {"constraints": ["w >= 1", "x + z <= 6"]}, _two),
-    "counts": (lambda: Pool(PLACES), {"outcome": {"k": Binomial(trials="n")}}, _counts),
+    "counts": (
+        lambda: Pool(PLACES),
+        {"outcome": {"k": Binomial(trials="n")}, "acquisition": "qlogei"},
+        _counts,
+    ),
 }
 
 
