@@ -29,7 +29,6 @@ from bo_stream.campaign.frames import (
     far_outcomes,
     find_trials,
     inputs_frame,
-    parse_ids,
     read_amended,
     read_new_trials,
     read_told,
@@ -741,10 +740,11 @@ class Campaign:
         refused: Sequence[str] = (),
     ) -> None:
         """Store why trials end so; those of some statuses are refused."""
-        wanted = parse_ids(ids, reason)
+        if not isinstance(reason, str) or not reason.strip():
+            raise InputError("a reason in words", repr(reason), "Give it as text.")
 
         def ended(history: TrialHistory) -> Event | None:
-            trials = find_trials(wanted, history)
+            trials = find_trials(ids, history)
             done = [trial.id for trial in trials if trial.status in refused]
             if done:
                 raise StateError(

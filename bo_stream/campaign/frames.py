@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,6 @@ __all__ = [
     "far_outcomes",
     "find_trials",
     "inputs_frame",
-    "parse_ids",
     "read_amended",
     "read_new_trials",
     "read_told",
@@ -64,27 +64,13 @@ def read_new_trials(
     return inputs, places
 
 
-def parse_ids(ids: Any, reason: Any) -> list[Any]:
-    """One trial id or several as a list.
-
-    Raises:
-        InputError: without a reason in words.
-    """
-    wanted = [ids] if isinstance(ids, int | np.integer) else ids
-    if not isinstance(wanted, Iterable) or not isinstance(reason, str) or not reason.strip():
-        raise InputError(
-            "trial ids and a reason in words", f"{ids!r}, {reason!r}", "Give the reason as text."
-        )
-    return list(wanted)
-
-
-def find_trials(ids: Iterable[Any], history: TrialHistory) -> list[Trial]:
-    """Trials by id.
+def find_trials(ids: Any, history: TrialHistory) -> list[Trial]:
+    """Trials by id, one or several.
 
     Raises:
         InputError: for unknown or repeated ids.
     """
-    wanted, known = list(ids), range(len(history.trials))
+    wanted, known = list(ids) if isinstance(ids, Iterable) else [ids], range(len(history.trials))
     unknown = [id for id in wanted if isinstance(id, bool) or id not in known]
     if unknown:
         raise InputError(
@@ -363,13 +349,10 @@ def far_outcomes(
     if len(values) < FEWEST:
         return []
     first, middle, third = quantiles(values, n=4, method="inclusive")
-    if not third > first:
-        return []
-    judged = (
-        (id, history.trials[id].entries.get(column)) for id in (known if ids is None else ids)
-    )
-    far = FAR * (third - first)
-    return [id for id, entry in judged if entry is not None and abs(entry[0] - middle) > far]
+    far = FAR * (third - first) if third > first else math.inf
+    judged = (history.trials[id] for id in (known if ids is None else ids))
+    told = ((trial.id, trial.entries.get(column)) for trial in judged)
+    return [id for id, entry in told if entry is not None and abs(entry[0] - middle) > far]
 
 
 def _same(before: Entry, now: Entry) -> bool:
@@ -425,18 +408,15 @@ def _filled_in(frame: pd.DataFrame, outcomes: OutcomeSet, trials: Sequence[Trial
     """
     for one in outcomes.measured:
         entries = [one.entry_of(trial) for trial in trials]
-        present = frame[[column for column in one.known_columns if column in frame]]
-        corrected = present.notna().any(axis=1)
-        for trial, entry, needed in zip(trials, entries, corrected, strict=True):
-            if needed and entry is None and trial.status != "withdrawn":
-                raise StateError(
-                    f"outcomes of trial {trial.id} that were told",
-                    f"{one.column!r}, which was not",
-                    "Tell it with tell().",
-                )
-        if corrected.any():
-            kept = {c: v for c, v in one.shown(entries).items() if c not in frame}
-            frame = frame.assign(**kept)
+        filled = frame.reindex(columns=one.known_columns).notna().any(axis=1)
+        cells = zip(trials, entries, filled, strict=True)
+        new = [trial for trial, entry, cell in cells if cell and entry is None]
+        untold = [trial.id for trial in new if trial.status != "withdrawn"]
+        if untold:
+            what = f"outcomes of trial {untold[0]} that were told"
+            raise StateError(what, f"{one.column!r}, which was not", "Tell it with tell().")
+        if filled.any():
+            frame = frame.assign(**{c: v for c, v in one.shown(entries).items() if c not in frame})
     return frame
 
 

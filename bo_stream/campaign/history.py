@@ -75,7 +75,6 @@ class Trial(NamedTuple):
         asked_at: When it was asked for, in seconds since 1970, if that was recorded.
         note: Note of the user.
         key: Name of the measurement, by which it is recognised when it is told again.
-        asked: Inputs that were asked for, if others were measured.
     """
 
     id: int
@@ -89,7 +88,6 @@ class Trial(NamedTuple):
     asked_at: float | None = None
     note: str | None = None
     key: str | None = None
-    asked: tuple[float, ...] | None = None
 
 
 class Decision(NamedTuple):
@@ -350,9 +348,7 @@ class TrialHistory:
             rows = event.get(f"{name}s", ())
             self._change([self.trials[id]._replace(**{name: text}) for id, text in rows])
         moved = ((self.trials[id], tuple(x)) for id, x in event.get("done", ()))
-        self._change(
-            [trial._replace(inputs=x, asked=trial.asked or trial.inputs) for trial, x in moved]
-        )
+        self._change([trial._replace(inputs=x) for trial, x in moved])
 
 
 def _by_column(event: Event, column: str) -> Event:
