@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
+from botorch.models.model import Model
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import figures, results
@@ -93,10 +94,12 @@ class Campaign:
             ``upper``, ``gain``, ``feasible``), and no name is that of another outcome's noise
             variances. Letters that look alike are one letter.
         surrogate: Name of a family, a mapping of its name and options, or a callable ``(X, Y, Yvar,
-            bounds=..., outcome_transform=...)``. By default the family is chosen by goal, number of
-            inputs and budget; without a budget it changes after 200 outcomes.
+            bounds=..., outcome_transform=...)``, such as a family or any BoTorch model of one
+            output (`SingleTaskGP`), which is refitted. By default the family is chosen by goal,
+            number of inputs and budget; without a budget it changes after 200 outcomes.
         acquisition: Name of an acquisition function (`acquisitions.build`, ``logei``,
-            ``trust_region``, or ``auto``), a mapping of its name and options, or a callable
+            ``trust_region``, ``auto``) or of what was registered (`acquisitions.register`), a
+            mapping of its name and options, or a callable
             ``(model, *, X_baseline, best_f, X_pending, mc_points)``, which is given those of these
             that it has parameters for. By default it is chosen by goal and surrogate; ``auto``
             chooses between ``qlogei`` and ``thompson`` by the measured seconds of an evaluation and
@@ -156,7 +159,7 @@ class Campaign:
     def __init__(
         self,
         space: Space | Mapping[str, Any],
-        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        surrogate: NamedChoice | Callable[..., Model] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
         goal: Goals = "maximise",
         store: str | PathLike[str] | Store | None = None,
@@ -221,7 +224,7 @@ class Campaign:
         store: str | PathLike[str] | Store,
         name: str = "campaign",
         *,
-        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        surrogate: NamedChoice | Callable[..., Model] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
         constraints: Sequence[str | InputConstraint] = (),
         callbacks: Sequence[Callback] = (),
@@ -268,7 +271,7 @@ class Campaign:
     def _begin(
         self,
         ledger: Ledger,
-        surrogate: NamedChoice | Callable[..., StreamingGP] | None,
+        surrogate: NamedChoice | Callable[..., Model] | None,
         acquisition: NamedChoice | AcquisitionBuilder | None,
         constraints: Sequence[Any],
         callbacks: Sequence[Callback],

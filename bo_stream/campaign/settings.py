@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
 
+from botorch.models.model import Model
 from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from bo_stream.base.composite import CompositeModel
@@ -507,7 +508,7 @@ class Settings(Choices):
             ) from error
 
     def make_surrogate(
-        self, given: NamedChoice | Callable[..., StreamingGP] | None = None
+        self, given: NamedChoice | Callable[..., Model] | None = None
     ) -> Callable[..., StreamingGP]:
         """What builds the surrogate: the callable or name given, or the stored name.
 
@@ -613,7 +614,7 @@ def shown(setting: Any) -> str:
 
 def stages_of(
     begun: Settings,
-    surrogate: NamedChoice | Callable[..., StreamingGP] | None,
+    surrogate: NamedChoice | Callable[..., Model] | None,
     acquisition: NamedChoice | AcquisitionBuilder | None,
     constraints: Sequence[Any],
     settings: Settings,

@@ -17,9 +17,9 @@ from ax.generation_strategy.external_generation_node import ExternalGenerationNo
 from ax.generation_strategy.transition_criterion import TransitionCriterion
 from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
+from botorch.models.model import Model
 
 from bo_stream.base.checks import largest_outcome
-from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.settings import NamedChoice, Noise
@@ -83,7 +83,7 @@ class StreamingNode(FollowsTrials, ExternalGenerationNode):
     def __init__(
         self,
         name: str = "Streaming",
-        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        surrogate: NamedChoice | Callable[..., Model] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
         *,
         budget: int | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
+from botorch.models.model import Model
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -19,7 +20,6 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from bo_stream.base.checks import largest_outcome
-from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.settings import NamedChoice, Noise
@@ -80,7 +80,7 @@ class StreamingSampler(FollowsTrials, BaseSampler):
 
     def __init__(
         self,
-        surrogate: NamedChoice | Callable[..., StreamingGP] | None = None,
+        surrogate: NamedChoice | Callable[..., Model] | None = None,
         acquisition: NamedChoice | AcquisitionBuilder | None = None,
         *,
         budget: int | None = None,
