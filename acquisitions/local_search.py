@@ -19,11 +19,11 @@ from scipy.special import erfcx, ndtr
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from acquisitions.ascend import ascend
 from acquisitions.ascent import maximise_in_turn, repeats_tell
 from acquisitions.domain import Domain
 from acquisitions.rule import Proposal, Rule, View
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.ascend import ascend
 from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.exact import Array, LatentProcess
 from bo_stream.surrogates.warped import WarpedGP

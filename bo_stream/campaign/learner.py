@@ -25,6 +25,7 @@ from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
 from bo_stream.campaign.effort import FitPolicy, Row, least_growth
 from bo_stream.campaign.history import Log
 from bo_stream.campaign.outcomes.observations import Observations, least_learned
+from bo_stream.campaign.refitted import Refitted
 from bo_stream.errors import (
     BoStreamError,
     FallbackWarning,
@@ -33,7 +34,6 @@ from bo_stream.errors import (
     UnsupportedError,
 )
 from bo_stream.surrogates.counts import CountGP
-from bo_stream.surrogates.refitted import Refitted
 
 if TYPE_CHECKING:
     from acquisitions.rule import Rule

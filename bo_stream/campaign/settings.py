@@ -38,6 +38,7 @@ from bo_stream.campaign.outcomes.outcomes import (
     read_reference,
     spelled_constraints,
 )
+from bo_stream.campaign.refitted import refitted
 from bo_stream.campaign.space import Box, Pool, Space, space_from_dict
 from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import (
@@ -47,7 +48,6 @@ from bo_stream.errors import (
     UnsupportedError,
     check_not_shadowed,
 )
-from bo_stream.surrogates.refitted import refitted
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
 
 if TYPE_CHECKING:

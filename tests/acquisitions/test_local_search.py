@@ -11,11 +11,11 @@ from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
 from acquisitions import LatentLogExpectedImprovement, LocalSearch, View
+from acquisitions.ascend import ascend
 from acquisitions.domain import Domain
 from bo_stream import ExactGP, WarpedGP
 from bo_stream.campaign.outcomes.observations import Observations
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.ascend import ascend
 
 BOX = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)
 

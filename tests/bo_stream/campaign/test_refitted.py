@@ -11,8 +11,8 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 
 from bo_stream import Campaign, ExactGP, Pool
 from bo_stream.campaign.effort import FitPolicy
+from bo_stream.campaign.refitted import Refitted
 from bo_stream.errors import InputError
-from bo_stream.surrogates.refitted import Refitted
 from tests.bo_stream.campaign.runs import CHEAP
 
 BOX: dict[str, Any] = {"x": (0.0, 4.0), "z": (10.0, 30.0)}
