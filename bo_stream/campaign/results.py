@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -22,6 +21,7 @@ from bo_stream.campaign.frames import trials_frame
 from bo_stream.campaign.learner import latent_surrogate
 from bo_stream.campaign.outcomes.front import (
     OutcomePredictions,
+    PredictedOutcomes,
     reference_of,
     searched,
     spread_out,
@@ -204,21 +204,26 @@ def _predictions(state: CampaignState) -> OutcomePredictions:
     return OutcomePredictions(cast(Any, _current_model(state)), state.engine.outcomes)
 
 
+@torch.no_grad()
 def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFrame:
     """Recommended settings by several outcomes; for None the model's front."""
     if not 0.0 <= least <= 1.0:
         raise InputError("feasible, a probability", repr(least), "For example 0.95.")
-    predictions, data = _predictions(state), state.observations
-    given = predictions, state.engine.feasible, data, least
-    chosen = _front_points(*given) if n is None else _recommended_points(*given, n)
-    frame, X = _settings_at(state, chosen)
+    predictions, data, engine = _predictions(state), state.observations, state.engine
+    X, rows = _candidates(predictions, engine.feasible, data, least)
+    known = predictions.at(X)
+    front = _ordered_front(known, least)
+    apart = (
+        None if isinstance(engine.feasible.space, Pool) else APART * engine.feasible.domain.width
+    )
+    chosen = front if n is None else _preferred(predictions, known, data, least, n, apart)
+    frame, X = _settings_at(state, X[chosen] if rows is None else rows[chosen])
     frame = pd.concat([frame, _predictions_of(predictions, X, frame.index, interval=True)], axis=1)
     if n is None:
         return frame
-    several = len(state.engine.outcomes.goals) > 1
-    against = _settings_at(state, _front_points(*given))[1] if several else X
-    gains = _gains(predictions, predictions.at(against).objectives)
-    found = largest_gains(gains, state.engine.feasible, data.candidates())
+    several = len(engine.outcomes.goals) > 1
+    against = known.objectives[front] if several else predictions.at(X).objectives
+    found = largest_gains(_gains(predictions, against), engine.feasible, data.candidates())
     return frame.assign(gain=found.expand(len(frame)).numpy())
 
 
@@ -295,71 +300,61 @@ def _predictions_of(
     return pd.DataFrame(columns, index)
 
 
-@torch.no_grad()
-def _recommended_points(
-    predictions: OutcomePredictions,
-    where: FeasibleSet,
-    data: Observations,
-    least: float,
-    count: int,
-) -> Tensor:
-    """Points of a box, or indices of rows of a pool, in order of preference by `Candidates`.
-
-    Of several objectives they are those points of the front that are spread best. The front is one
-    of measured points, and of others that almost surely no measured one dominates.
-
-    Args:
-        predictions: Predictions of all outcomes.
-        where: Where to look.
-        data: All outcomes.
-        least: The least probability of feasibility.
-        count: Number of points at most. Of one objective, those of a box are apart.
-    """
-    X, rows = _candidates(predictions, where, data, least)
-    here = predictions.at(X)
-    enough = (here.feasible >= least).nonzero()[:, 0]
-    if not len(enough):
-        enough = here.feasible.argmax().unsqueeze(0)
-    values = here.objectives[enough]
-    told = told_at(X[enough], *data.complete)
-    made = Candidates(X[enough], told, values, predictions.higher)
-    if values.shape[-1] == 1:
-        bounds = where.space.tensor_bounds.to(X)
-        pool = isinstance(where.space, Pool)
-        chosen = made.best(count, None if pool else APART * (bounds[1] - bounds[0]))
-    else:
-        front = made.front()
-        chosen = front[spread_out(values[front], count)]
-    return rows[enough[chosen]] if isinstance(where.space, Pool) else X[enough[chosen]]
-
-
-@torch.no_grad()
-def _front_points(
-    predictions: OutcomePredictions, where: FeasibleSet, data: Observations, least: float
-) -> Tensor:
-    """The front of the model by expected outcomes, at most `SHOWN` of it; as above."""
-    X, rows = _candidates(predictions, where, data, least)
-    best = predictions.best(X, least)
-    first = predictions.at(X[best]).objectives[:, 0]
-    ordered = best[first.argsort(descending=True, stable=True)]
-    spread = torch.linspace(0, len(ordered) - 1, min(SHOWN, len(ordered)))
-    chosen = ordered[spread.round().long()]
-    return rows[chosen] if isinstance(where.space, Pool) else X[chosen]
-
-
 def _candidates(
     predictions: OutcomePredictions, where: FeasibleSet, data: Observations, least: float
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """Feasible points of a pool, and their rows; or the measured and the best points of a box."""
     space = where.space
     if isinstance(space, Pool):
         rows = torch.from_numpy(where.holds(space.place_values)).nonzero()[:, 0]
         return space.points.to(data.X)[rows], rows
+
+    def best(X: Tensor) -> Tensor:
+        return predictions.at(X).best(least)
+
     measured, _ = data.complete
     measured = measured[where.domain.contains(measured)]
-    found = searched(partial(predictions.best, least=least), where, data.candidates())
-    X = torch.cat([measured, found.to(measured)]).unique(dim=0)
-    return X, torch.arange(len(X))
+    found = searched(best, where, data.candidates())
+    return torch.cat([measured, found.to(measured)]).unique(dim=0), None
+
+
+def _preferred(
+    predictions: OutcomePredictions,
+    known: PredictedOutcomes,
+    data: Observations,
+    least: float,
+    count: int,
+    apart: Tensor | None,
+) -> Tensor:
+    """Rows of candidates in order of preference.
+
+    Of several objectives they are those of the front that are spread best. The front is one of
+    measured points, and of others that almost surely no measured one dominates.
+
+    Args:
+        predictions: Predictions of all outcomes.
+        known: Those at the candidates.
+        data: All outcomes.
+        least: The least probability of feasibility.
+        count: Number of rows at most.
+        apart: How far those of one objective differ in some input, ``d``; None in a pool.
+    """
+    enough = known.enough(least)
+    X, values = known.X[enough], known.objectives[enough]
+    candidates = Candidates(X, told_at(X, *data.complete), values, predictions.higher)
+    if values.shape[-1] == 1:
+        return enough[candidates.best(count, apart)]
+    front = candidates.front()
+    return enough[front[spread_out(values[front], count)]]
+
+
+def _ordered_front(known: PredictedOutcomes, least: float) -> Tensor:
+    """Rows of the front by expected outcomes, by the first objective, at most `SHOWN` of them."""
+    best = known.best(least)
+    first = known.objectives[best, 0]
+    ordered = best[first.argsort(descending=True, stable=True)]
+    spread = torch.linspace(0, len(ordered) - 1, min(SHOWN, len(ordered)))
+    return ordered[spread.round().long()]
 
 
 def _gains(predictions: OutcomePredictions, against: Tensor) -> Callable[[Tensor], Tensor]:

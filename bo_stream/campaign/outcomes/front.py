@@ -71,27 +71,6 @@ class OutcomePredictions:
         objectives = self.models[: len(self.outcomes.goals)]
         return torch.stack([probability_higher(one, X, others) for one in objectives])
 
-    def best(self, X: Tensor, least: float) -> Tensor:
-        """Rows of the best points by expected outcomes; the most probable one if none is feasible
-        enough.
-
-        Args:
-            X: ``n x d``.
-            least: The least probability of feasibility.
-
-        Returns:
-            Of one objective all rows that are feasible enough, best first; of several those that
-            are not dominated.
-        """
-        here = self.at(X)
-        rows = (here.feasible >= least).nonzero().squeeze(-1)
-        if not len(rows):
-            return here.feasible.argmax().unsqueeze(0)
-        values = here.objectives[rows]
-        if values.shape[-1] == 1:
-            return rows[values[:, 0].argsort(descending=True, stable=True)]
-        return rows[is_non_dominated(values, deduplicate=True)]
-
 
 @dataclass(frozen=True)
 class PredictedOutcomes:
@@ -114,6 +93,25 @@ class PredictedOutcomes:
         if j not in self._found:
             self._found[j] = outcome_distribution(self.models[j], self.X)
         return self._found[j]
+
+    def enough(self, least: float) -> Tensor:
+        """Rows that are feasible enough; the most probable one if none is.
+
+        Args:
+            least: The least probability of feasibility.
+        """
+        rows = (self.feasible >= least).nonzero()[:, 0]
+        return rows if len(rows) else self.feasible.argmax().unsqueeze(0)
+
+    def best(self, least: float) -> Tensor:
+        """Of `enough`, by expected outcomes: with one objective all rows, best first; with several
+        those that are not dominated.
+        """
+        rows = self.enough(least)
+        values = self.objectives[rows]
+        if values.shape[-1] == 1:
+            return rows[values[:, 0].argsort(descending=True, stable=True)]
+        return rows[is_non_dominated(values, deduplicate=True)]
 
     @property
     def objectives(self) -> Tensor:
