@@ -1,18 +1,22 @@
-"""How much a campaign may compute, and has: schedules of fits, effort of searches, seconds."""
+"""What decisions may take and depend on: schedules of fits, effort of searches, seconds, and seeds.
+
+Every step seeds torch's global generators for its randomness, and leaves them as they were.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from pydantic import ConfigDict
 
 from bo_stream.errors import InputError
 
-__all__ = ["FitPolicy", "Optimiser", "Row", "least_growth"]
+__all__ = ["STRIDE", "FitPolicy", "Optimiser", "Row", "least_growth", "proposing", "seeded"]
 
 FEW = 300
 """Number of outcomes at the last fit from which on the late settings hold."""
@@ -20,6 +24,9 @@ FEW = 300
 LEAST_GROWTH, LATE_LEAST_GROWTH = 1.1, 1.3
 """Smallest growth of the number of outcomes after which poor predictions lead to another fit, and
 that from 300 outcomes on."""
+
+STRIDE = 1_000_003
+"""Distance between the numbers of two seeds: more than the steps of any run."""
 
 
 @dataclass(frozen=True)
@@ -146,3 +153,25 @@ class Row(dict[str, Any]):
         begin = time.perf_counter()
         yield
         self[column] = self.get(column, 0) + time.perf_counter() - begin
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's global generators inside the block and restore them after it."""
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng([device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed visits every backend
+        if on_gpu:
+            torch.cuda.manual_seed_all(seed)
+        yield
+
+
+def proposing(seed: int, number: int, device: torch.device) -> AbstractContextManager[None]:
+    """Seed the generators for the proposals of a step, with an even number.
+
+    Args:
+        seed: Seed of the run.
+        number: Number of the step, or of the call of `ask`.
+        device: Device of the surrogate.
+    """
+    return seeded(2 * (STRIDE * seed + number), device)

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.campaign.constraints import FeasibleSet
+from bo_stream.campaign.effort import seeded
 from bo_stream.campaign.outcomes.outcomes import OutcomeSet
-from bo_stream.campaign.randomness import seeded
 from bo_stream.scores import OutcomeDistribution, outcome_distribution, probability_higher
 
 __all__ = [

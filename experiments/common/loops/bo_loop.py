@@ -23,10 +23,9 @@ from torch import Tensor
 from acquisitions import Maximised
 from acquisitions.maximised import rank_by_mean
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign.effort import FitPolicy, Optimiser
+from bo_stream.campaign.effort import STRIDE, FitPolicy, Optimiser, proposing, seeded
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.learner import Stage
-from bo_stream.campaign.randomness import STRIDE, proposing, seeded
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box
 from experiments.common.loops.bo_config import LoopConfig

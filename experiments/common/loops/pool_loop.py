@@ -19,9 +19,9 @@ from torch import Tensor
 
 from acquisitions import Proposal, Rule, View
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.campaign.effort import seeded
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.learner import Stage
-from bo_stream.campaign.randomness import seeded
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError
