@@ -14,31 +14,35 @@ import csv
 import io
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from bo_stream.campaign.campaign import Campaign
+from bo_stream.campaign.frames import find_trials
+from bo_stream.campaign.names import RESERVED, in_spelling, spelled
+from bo_stream.campaign.space import Pool
+from bo_stream.campaign.space.spaces import Category
 from bo_stream.cli.toml_reader import ConfigError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bo_stream.campaign.campaign import Campaign
-
 __all__ = [
-    "decimal_marks",
+    "OutcomeRows",
     "numbers",
     "numeric_columns",
     "outcome_columns",
     "read_measurements",
-    "read_number",
+    "read_outcomes",
     "read_table",
 ]
 
 SEPARATORS = ",;\t|"
 
-SEPARATOR_LINE = "sep="
+SEPARATOR_LINE = re.compile(r"\s*\"?sep=(.)", re.IGNORECASE)
 """How the first line of a file names the separator for Excel."""
 
 WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
@@ -49,8 +53,67 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 POINT, COMMA = ".", ","
 
+SPACES = "\u00a0\u202f\u2009"
+"""Spaces that break no line."""
+
 PLAIN = str.maketrans({chr(0xFF01 + i): chr(0x21 + i) for i in range(94)} | {"\u2212": "-"})
 """Letters of full width and the typographic minus, as plain characters."""
+
+GROUPS = {POINT: f"[{COMMA}{SPACES}]", COMMA: f"[{POINT}{SPACES}]"}
+"""What may set thousands apart, by the decimal mark."""
+
+GROUPED = r"[1-9][0-9]{{0,2}}(?P<group>{0})[0-9]{{3}}(?:(?P=group)[0-9]{{3}})*(?:\{1}[0-9]+)?"
+UNGROUPED = r"(?:[0-9]+\{1}?[0-9]*|\{1}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+NUMBER = f"[+-]?(?:{GROUPED}|{UNGROUPED})"
+"""Numbers, with places for what sets thousands apart and for the decimal mark."""
+
+
+@dataclass(frozen=True)
+class OutcomeRows:
+    """The rows of a file of outcomes.
+
+    Attributes:
+        measured: Those with a value, to be told.
+        skipped: Number of the others.
+        failed: Ids of trials that failed, their reasons, and whether some outcomes have a value.
+        notes: What was left out.
+    """
+
+    measured: pd.DataFrame
+    skipped: int
+    failed: list[tuple[int, str, bool]]
+    notes: list[str]
+
+
+def read_outcomes(path: Path, campaign: Campaign) -> OutcomeRows:
+    """The rows of a CSV of outcomes.
+
+    Raises:
+        ConfigError: as for `read_measurements`, and without a column of outcomes.
+        InputError: for a reason beside an unknown trial.
+    """
+    frame, columns = read_measurements(path, campaign), outcome_columns(campaign)
+    missing = [column for column in columns if column not in frame]
+    if missing and (missing == columns or len(campaign.settings.outcomes.measured) == 1):
+        raise ConfigError(
+            f"{path}: Expected a column {missing[0]}; got {', '.join(frame.columns)}. Rename the "
+            "column with the outcomes."
+        )
+    frame = frame.assign(**{name: None for name in ("trial", "reason") if name not in frame})
+    reasons, blank = frame.pop("reason"), frame.reindex(columns=columns).isna()
+    filled, counts = ~blank.all(axis=1), campaign.settings.counts
+    notes = []
+    for what, rows in ({} if counts is None else counts.unmeasured(frame)).items():
+        left_out = frame.index[filled & rows & reasons.isna()]
+        filled &= ~rows
+        if len(left_out):
+            notes.append(f"Rows {what}, which were left out: {', '.join(map(str, left_out))}.")
+    why = reasons.notna() & frame["trial"].notna() & (blank.any(axis=1) | ~filled)
+    trials = find_trials(frame["trial"][why], campaign.ledger.history)
+    failed = zip((trial.id for trial in trials), reasons[why], filled[why], strict=True)
+    measured = frame[filled]
+    measured = measured.loc[:, measured.notna().any() | (measured.columns == "trial")]
+    return OutcomeRows(measured, int((~filled).sum()), list(failed), notes)
 
 
 def outcome_columns(campaign: Campaign) -> list[str]:
@@ -67,20 +130,15 @@ def read_measurements(path: Path, campaign: Campaign) -> pd.DataFrame:
         ConfigError: for a file that is not a table, and for cells without a number where one is
             expected.
     """
-    from bo_stream.campaign.names import RESERVED
-    from bo_stream.campaign.space import Pool
-    from bo_stream.campaign.space.spaces import Category
-
     space, counts = campaign.space, campaign.settings.counts
     outcomes = campaign.settings.outcomes.known_columns
-    kinds = space.kinds
-    numeric = ["trial", *(one.name for one in kinds if not isinstance(one, Category)), *outcomes]
+    numeric = ["trial", *(k.name for k in space.kinds if not isinstance(k, Category)), *outcomes]
     if isinstance(space, Pool) and space.table.index.dtype.kind in "iuf":
         numeric.append("place")
     if counts is not None and counts.is_truth:
         numeric.remove(counts.column)
-    table = read_table(path, list(dict.fromkeys([*RESERVED, *space.names, *outcomes])))
-    return numbers(path, table, numeric)
+    known = dict.fromkeys([*RESERVED, *space.names, *outcomes])
+    return numbers(path, read_table(path, list(known)), numeric)
 
 
 def read_table(path: Path, known: Collection[str]) -> pd.DataFrame:
@@ -93,13 +151,11 @@ def read_table(path: Path, known: Collection[str]) -> pd.DataFrame:
 
     Raises:
         ConfigError: for a file that is not a table.
+        InputError: for several columns of one name.
     """
-    import pandas as pd
-
-    from bo_stream.campaign.names import spelled
-
     text = _text(path)
-    separator, skipped = _separator(text, known)
+    named = SEPARATOR_LINE.match(text)
+    separator = named[1] if named else _separator(text, known)
     content = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         rows = [[cell.strip() or None for cell in row] for row in content]
@@ -109,8 +165,8 @@ def read_table(path: Path, known: Collection[str]) -> pd.DataFrame:
         ) from error
     columns = dict(enumerate(zip_longest(*rows)))
     cells = pd.DataFrame(columns, pd.RangeIndex(1, len(rows) + 1, name="row"), dtype=object)
-    cells = cells.iloc[skipped:].dropna(how="all")
-    if not len(cells):
+    cells = cells.dropna(how="all").iloc[1 if named else 0 :]
+    if cells.empty:
         raise ConfigError(f"{path} is not a CSV: it is empty.")
     header, cells = rows[cells.index[0] - 1], cells.iloc[1:]
     beyond = cells.index[cells.iloc[:, len(header) :].notna().any(axis=1)]
@@ -119,12 +175,8 @@ def read_table(path: Path, known: Collection[str]) -> pd.DataFrame:
             f"{path} is not a CSV: row {beyond[0]} has {len(rows[beyond[0] - 1])} cells, and there "
             f"are {len(header)} columns. Put cells with a separator in quotes."
         )
-    names = {i: spelled(name, known) for i, name in enumerate(header) if name}
-    cells = cells[list(names)].set_axis(list(names.values()), axis=1)
-    twice = sorted(set(cells.columns[cells.columns.duplicated()]))
-    if twice:
-        raise ConfigError(f"{path}: Expected every column once; got two of {', '.join(twice)}.")
-    return cells
+    cells = cells.iloc[:, : len(header)].set_axis(header, axis=1)
+    return in_spelling(cells.loc[:, cells.columns.notna()], known)
 
 
 def numbers(path: Path, table: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:
@@ -138,11 +190,14 @@ def numbers(path: Path, table: pd.DataFrame, columns: Collection[str]) -> pd.Dat
     Raises:
         ConfigError: for a cell without a number, or with one that can be read in two ways.
     """
-    columns = [str(name) for name in table if name in columns]
-    marks = {name: decimal_marks(table[name].dropna()) for name in columns}
+    readings = {name: _readings(table[name]) for name in map(str, table) if name in columns}
+    marks = {name: _decimal_marks(found) for name, found in readings.items()}
     of_file = set[str]().union(*marks.values())
-    filled = {name: _column(path, table[name], marks[name] or of_file) for name in columns}
-    return table.assign(**filled)
+    read = {
+        name: _numbers(path, table[name], found, marks[name] or of_file)
+        for name, found in readings.items()
+    }
+    return table.assign(**read)
 
 
 def numeric_columns(
@@ -162,114 +217,81 @@ def numeric_columns(
     found = []
     for name in map(str, table.columns.difference(list(labels), sort=False)):
         filled = table[name].dropna()
-        others = [row for row, cell in _rows(filled) if not _readings(cell)]
-        if not others:
+        others = filled[_readings(filled).isna().all(axis=1)]
+        if others.empty:
             found.append(name)
         elif 2 * len(others) < len(filled) and (inputs is None or name in inputs):
-            got = repr(filled[others[0]])
-            raise _cell_error(path, others[0], name, "a number, as in other rows", got)
+            raise _cell_error(path, others, "which is no number, unlike other rows")
     return found
 
 
-def decimal_marks(cells: Iterable[str]) -> set[str]:
+def _readings(cells: pd.Series[str]) -> pd.DataFrame:
+    """The numbers in cells by the decimal mark that they may have, NaN where it is none."""
+    texts = cells.fillna("").str.translate(PLAIN)
+    found = {}
+    for mark, group in GROUPS.items():
+        texts_of_mark = texts.where(texts.str.fullmatch(NUMBER.format(group, mark)))
+        plain = texts_of_mark.str.replace(group, "", regex=True).str.replace(mark, POINT)
+        values = plain.astype("float64")
+        found[mark] = values.where(values.abs() < math.inf)
+    return pd.DataFrame(found)
+
+
+def _decimal_marks(readings: pd.DataFrame) -> set[str]:
     """The decimal marks of those cells that can be read in one way only."""
-    readings = map(_readings, cells)
-    return {mark for found in readings if len(found) == 1 for mark in found}
+    certain = readings[readings.isna().sum(axis=1) == 1]
+    return {mark for mark in GROUPS if certain[mark].notna().any()}
 
 
-def read_number(cell: str, marks: set[str]) -> float:
-    """The number in a cell.
+def _numbers(
+    path: Path, cells: pd.Series[str], readings: pd.DataFrame, marks: set[str]
+) -> pd.Series[Any]:
+    """The numbers in a column, integers if all of its cells are.
+
+    Of two readings of a cell, the smaller one has decimals; nobody is taken to have set thousands
+    apart.
 
     Args:
-        cell: Its text.
-        marks: Decimal marks of the numbers beside it.
-
-    Raises:
-        ValueError: if it has no number, or two; the message says what it may be.
+        path: The file, for messages.
+        cells: The column.
+        readings: Its numbers by decimal mark.
+        marks: Decimal marks of the numbers beside them.
     """
-    found = _readings(cell)
-    if not found:
-        raise ValueError("which is no number")
-    if len(set(found.values())) == 1:
-        return next(iter(found.values()))
-    decimal = COMMA if COMMA in cell.translate(PLAIN) else POINT  # unless it is of thousands
-    if marks == {COMMA} if decimal == COMMA else COMMA not in marks:
-        return found[decimal]
-    raise ValueError(f"which may be {found[POINT]:.17g} or {found[COMMA]:.17g}")
+    point, comma = readings[POINT], readings[COMMA]
+    by_point, by_comma = point.abs() < comma.abs(), comma.abs() < point.abs()
+    unclear = (by_point & (COMMA in marks)) | (by_comma & (marks != {COMMA}))
+    values = point.fillna(comma).mask(by_comma, comma)
+    if (cells.notna() & values.isna()).any():
+        raise _cell_error(path, cells[cells.notna() & values.isna()], "which is no number")
+    if unclear.any():
+        first = readings[unclear].iloc[0]
+        both = f"which may be {first[POINT]:.17g} or {first[COMMA]:.17g}"
+        remedy = "Write it without marks of thousands, and with a decimal point if it has one."
+        raise _cell_error(path, cells[unclear], both, remedy)
+    return values.astype("int64") if cells.str.isdecimal().eq(True).all() else values
 
 
-def _readings(cell: str) -> dict[str, float]:
-    """The number in a cell by the decimal mark that it may have."""
-    text = cell.translate(PLAIN)
-    found: dict[str, float] = {}
-    for mark, pattern in PATTERNS.items():
-        if match := pattern.fullmatch(text):
-            digits = text.replace(match["group"], "") if match["group"] else text
-            value = float(digits.replace(mark, POINT))
-            if math.isfinite(value):
-                found[mark] = value
-    return found
+def _cell_error(
+    path: Path,
+    wrong: pd.Series[str],
+    why: str,
+    remedy: str = "Write a plain number, or leave the cell empty where there is none.",
+) -> ConfigError:
+    """The error for the first of some cells."""
+    place = f"{path}, row {wrong.index[0]}, column {str(wrong.name)!r}"
+    return ConfigError(f"{place}: Expected a number; got {wrong.iloc[0]!r}, {why}. {remedy}")
 
 
-def _pattern(decimal: str, group: str) -> re.Pattern[str]:
-    """Numbers with a decimal mark, whose thousands another mark may set apart."""
-    grouped = rf"[1-9][0-9]{{0,2}}(?P<group>[{group}\u00a0\u202f\u2009])[0-9]{{3}}"
-    grouped += rf"(?:(?P=group)[0-9]{{3}})*(?:\{decimal}[0-9]+)?"
-    plain = rf"(?:[0-9]+\{decimal}?[0-9]*|\{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?"
-    return re.compile(rf"[+-]?(?:{grouped}|{plain})")
-
-
-PATTERNS = {POINT: _pattern(POINT, COMMA), COMMA: _pattern(COMMA, POINT)}
-
-
-def _column(path: Path, cells: pd.Series[Any], marks: set[str]) -> pd.Series[Any]:
-    """A column of numbers: integers if all of its cells are."""
-    import pandas as pd
-
-    filled = cells.dropna()
-    values: dict[int, float] = {}
-    for row, cell in _rows(filled):
-        try:
-            values[row] = read_number(cell, marks)
-        except ValueError as error:
-            raise _cell_error(
-                path, row, str(cells.name), "a number", f"{cell!r}, {error}"
-            ) from error
-    if len(filled) == len(cells) and all(map(str.isdecimal, filled)):
-        return pd.Series([int(value) for value in values.values()], cells.index)
-    return pd.Series(values, cells.index, "float64")
-
-
-def _rows(cells: pd.Series[Any]) -> Iterator[tuple[int, str]]:
-    """The texts of a column with their row of the file."""
-    return zip(cells.index, cells, strict=True)
-
-
-def _cell_error(path: Path, row: int, name: str, expected: str, got: str) -> ConfigError:
-    remedy = "Write a plain number, or leave the cell empty where there is none"
-    if "may be" in got:
-        remedy = "Write it without marks of thousands, and with a decimal point if it has one"
-    return ConfigError(
-        f"{path}, row {row}, column {name!r}: Expected {expected}; got {got}. {remedy}."
-    )
-
-
-def _separator(text: str, known: Collection[str]) -> tuple[str, int]:
-    """The separator of cells, and the number of rows before the table."""
-    from bo_stream.campaign.names import spelled
-
-    lines = text.splitlines()
-    first = next((line for line in lines if line.strip()), "")
-    named = first.strip(' "').casefold().partition(SEPARATOR_LINE)
-    if named[0] == "" and len(named[2]) == 1:
-        return named[2], 1 + lines.index(first)
+def _separator(text: str, known: Collection[str]) -> str:
+    """The separator of cells, by which the first row has most known names."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
 
     def resemblance(separator: str) -> tuple[int, int]:
         header = next(csv.reader([first], delimiter=separator))
         names = [spelled(name.strip(), known) for name in header]
         return sum(name in known for name in names), len(names)
 
-    return max(SEPARATORS, key=resemblance), 0
+    return max(SEPARATORS, key=resemblance)
 
 
 def _text(path: Path) -> str:
@@ -286,8 +308,6 @@ def _text(path: Path) -> str:
     elif b"\0" in raw[:2]:
         encodings = ["utf-16-be" if raw[0] == 0 else "utf-16-le"]
     for encoding in encodings:
-        try:
+        with suppress(UnicodeDecodeError):
             return raw.decode(encoding)
-        except UnicodeDecodeError:
-            continue
     raise ConfigError(f"{path} is not a text in UTF-8, UTF-16 or Windows-1252. Save it as UTF-8.")

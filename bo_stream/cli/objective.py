@@ -4,49 +4,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from bo_stream.cli.toml_reader import ConfigError
 
-__all__ = ["NamedObjective", "find_objective"]
+__all__ = ["find_objective"]
 
 
-@dataclass(frozen=True)
-class NamedObjective:
-    """A function given by name, which is pickled as the name and imported where it is called.
-
-    Attributes:
-        module: A file ending in ``.py``, or a module.
-        function: Name of the function in the module.
-        folder: Folder of the configuration, where modules are looked for too.
-    """
-
-    module: str
-    function: str
-    folder: str
-
-    def __call__(self, *args: Any, **inputs: Any) -> Any:
-        """Call the function."""
-        return _function(self)(*args, **inputs)
-
-
-def find_objective(name: str, folder: Path) -> NamedObjective:
+def find_objective(name: str, folder: Path) -> Callable[..., Any]:
     """The objective with a name, imported once so that a misspelt name is refused now.
+
+    It is pickled as the name, and imported where it is called.
 
     Args:
         name: ``file.py:function``, with the file relative to the folder, or ``module:function``.
-        folder: Folder of the configuration.
+        folder: Folder of the configuration, where modules are looked for too.
 
     Raises:
         ConfigError: if it cannot be imported.
     """
-    module, colon, function = name.rpartition(":")
-    if not (colon and module and function.isidentifier()):
+    module, _, function = name.rpartition(":")
+    if not (module and function.isidentifier()):
         raise ConfigError(
             f"Expected file.py:function or module:function; got {name!r}. Correct it."
         )
@@ -55,36 +38,35 @@ def find_objective(name: str, folder: Path) -> NamedObjective:
         if not file.is_file():
             raise ConfigError(f"Expected an existing Python file; got {file}. Correct it.")
         module, folder = str(file.resolve()), file.parent
-    objective = NamedObjective(module, function, str(folder.resolve()))
-    _function(objective)
-    return objective
+    place = (module, function, str(folder.resolve()))
+    _imported(*place)
+    return partial(_call, *place)
+
+
+def _call(module: str, function: str, folder: str, *args: Any, **inputs: Any) -> Any:
+    return _imported(module, function, folder)(*args, **inputs)
 
 
 @cache
-def _function(objective: NamedObjective) -> Callable[..., Any]:
-    if objective.folder not in sys.path:
-        sys.path.append(objective.folder)  # at the end, where a random.py hides no other module
+def _imported(module: str, function: str, folder: str) -> Callable[..., Any]:
+    """A function of a file ending in ``.py``, or of a module."""
+    if folder not in sys.path:
+        sys.path.append(folder)  # at the end, where a random.py hides no other module
     try:
-        module = _import(objective.module)
+        found = _of_file(module) if module.endswith(".py") else import_module(module)
     except Exception as error:
         raise ConfigError(
-            f"{objective.module} cannot be imported: {type(error).__name__}: {error}"
+            f"{module} cannot be imported: {type(error).__name__}: {error}"
         ) from error
-    function = getattr(module, objective.function, None)
-    if not callable(function):
-        raise ConfigError(
-            f"{objective.module} has no function {objective.function!r}. Correct the name."
-        )
-    return function
+    objective = getattr(found, function, None)
+    if not callable(objective):
+        raise ConfigError(f"{module} has no function {function!r}. Correct the name.")
+    return objective
 
 
-def _import(name: str) -> Any:
-    if not name.endswith(".py"):
-        return import_module(name)
-    own = f"_objective_{Path(name).stem}"  # a unique name: the file may be called random.py
-    spec = spec_from_file_location(own, name)
-    if spec is None or spec.loader is None:
-        raise ImportError("not a Python file")
-    module = sys.modules[own] = module_from_spec(spec)
-    spec.loader.exec_module(module)
+def _of_file(path: str) -> ModuleType:
+    unique = f"_objective_{Path(path).stem}"  # the file may be called random.py
+    module = sys.modules[unique] = ModuleType(unique)
+    module.__file__ = path
+    SourceFileLoader(unique, path).exec_module(module)
     return module

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib
 import pandas as pd
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from matplotlib.figure import Figure
 
 __all__ = ["Picture", "Section", "PageTable", "describe", "facts", "page"]
 
@@ -34,8 +32,6 @@ class Picture:
     @property
     def source(self) -> str:
         """The picture itself, an SVG as a data URL."""
-        import matplotlib
-
         text = io.StringIO()
         with matplotlib.rc_context({"svg.hashsalt": "bo_stream"}):
             self.figure.savefig(text, format="svg", metadata={"Date": None})
@@ -48,31 +44,13 @@ class PageTable:
 
     Attributes:
         caption: Its caption.
-        frame: The values; the index is left out.
+        frame: The values; the index is left out, and missing values are empty cells.
         digits: Significant digits of numbers.
     """
 
     caption: str
     frame: pd.DataFrame
     digits: int = 4
-
-    @property
-    def is_number(self) -> list[bool]:
-        """Whether each column is aligned as numbers are."""
-        return [dtype.kind in "iuf" for dtype in self.frame.dtypes]
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """The cells as text, empty where a value is missing."""
-        listed = self.frame.itertuples(index=False, name=None)
-        return [[self._text(value) for value in row] for row in listed]
-
-    def _text(self, value: Any) -> str:
-        if value is None or value is pd.NA or value is pd.NaT:
-            return ""
-        if isinstance(value, float):
-            return "" if math.isnan(value) else f"{value:.{self.digits}g}"
-        return str(value)
 
 
 @dataclass(frozen=True)
@@ -113,9 +91,6 @@ def page(title: str, about: str, sections: Iterable[Section]) -> str:
         title: Title of the page.
         about: A line below the title.
         sections: Its sections; empty ones are left out.
-
-    Raises:
-        ImportError: without jinja2.
     """
     from jinja2 import Environment, PackageLoader  # not at the top: it is an extra
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +36,29 @@ class TomlDocument:
     """
 
     def __init__(self, path: Path, text: str) -> None:
-        self.path = path
+        self.path, self.text = path, text
         try:
             self.values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{path} is not TOML: {error}.") from error
-        self._lines = dict(reversed(list(_lines(text))))
+
+    @cached_property
+    def lines(self) -> dict[Key, int]:
+        """The line of every key: where the statement begins that first has it."""
+        found: dict[Key, int] = {}
+        text, begin = self.text.splitlines(), 1
+        for end in range(1, len(text) + 1):
+            with suppress(tomllib.TOMLDecodeError):  # inside a statement of several lines
+                values = tomllib.loads("\n".join(text[:end]))
+                found = dict.fromkeys(_keys(values), begin) | found
+                begin = end + 1
+        return found
 
     def line(self, key: Key) -> int | None:
         """Line of a key, or of the innermost table around it; None for the top of the file."""
-        while key and key not in self._lines:
+        while key and key not in self.lines:
             key = key[:-1]
-        return self._lines.get(key)
+        return self.lines.get(key)
 
     def error_at(self, key: Key, message: str) -> ConfigError:
         """An error with any message that names a key and its line."""
@@ -80,12 +92,10 @@ def read_document(path: Path) -> TomlDocument:
     """
     try:
         return TomlDocument(path, path.read_text(encoding="utf-8"))
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path} cannot be read: {error.strerror}. Write one with: bo-stream init {path}"
+            f"{path} cannot be read: {error}. Write one with: bo-stream init {path}"
         ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a text in UTF-8: {error}.") from error
 
 
 def store_url(store: str, folder: Path) -> str:
@@ -106,31 +116,6 @@ def sqlite_file(url: str) -> Path | None:
     """File of an SQLite database; None for other stores."""
     kind, _, path = url.partition(":///")
     return Path(path) if kind.startswith("sqlite") and path not in ("", ":memory:") else None
-
-
-def _lines(text: str) -> Iterator[tuple[Key, int]]:
-    """Every key of a TOML text with its line, in order.
-
-    The text is split into statements: the smallest groups of lines that are TOML themselves.
-    """
-    lines = text.splitlines()
-    table: Key = ()
-    start = 0
-    while start < len(lines):
-        end, statement = start, None
-        while statement is None and end < len(lines):
-            end += 1
-            try:
-                statement = tomllib.loads("\n".join(lines[start:end]))
-            except tomllib.TOMLDecodeError:
-                continue
-        keys = list(_keys(statement or {}))
-        if lines[start].lstrip().startswith("["):
-            table = keys[-1] if keys else ()
-            yield table, start + 1
-        else:
-            yield from ((table + key, start + 1) for key in keys)
-        start = end
 
 
 def _keys(values: Mapping[str, Any]) -> Iterator[Key]:

@@ -162,7 +162,7 @@ def test_counts_that_are_pending_or_of_nobody_are_left_out(bo, survey: Path) -> 
     ("text", "said"),
     [
         ('[outcome]\nlikelihood = "binomial"\n', "a likelihood of counts"),
-        ('[outcome]\ncolumn = "k"\nlikelihood = "normal"\n', "one of binomial"),
+        ('[outcome]\ncolumn = "k"\nlikelihood = "normal"\n', "one of bernoulli, binomial"),
         ('[outcome]\ncolumn = "k"\nlikelihood = "poisson"\ntrials = "n"\n', "of 'poisson'"),
     ],
 )

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from bo_stream.cli.app import start
-from bo_stream.cli.commands import _whole
-from bo_stream.cli.measurements import decimal_marks, numbers, read_number, read_table
+from bo_stream.cli.measurements import numbers, read_table
 from bo_stream.cli.toml_reader import ConfigError
 
 pytest.importorskip("sqlalchemy")
@@ -25,6 +24,12 @@ high = 10
 [inputs.lot]
 values = ["1", "01", "1.1", "1.10", "NA", "007", "Müll"]
 """
+
+
+def column(cell: str, beside: str) -> pd.Series:
+    """The numbers of a column of a cell and those beside it."""
+    cells = pd.DataFrame({"y": [cell, *beside.split()]}, dtype=object)
+    return numbers(Path("o.csv"), cells, ["y"])["y"]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +53,7 @@ values = ["1", "01", "1.1", "1.10", "NA", "007", "Müll"]
     ],
 )
 def test_numbers_that_can_be_read_in_one_way(cell: str, beside: str, value: float) -> None:
-    assert read_number(cell, decimal_marks([beside])) == value
+    assert column(cell, beside).iloc[0] == value
 
 
 @pytest.mark.parametrize(
@@ -64,8 +69,8 @@ def test_numbers_that_can_be_read_in_one_way(cell: str, beside: str, value: floa
     ],
 )
 def test_other_cells_are_refused(cell: str, beside: str) -> None:
-    with pytest.raises(ValueError, match="which"):
-        read_number(cell, decimal_marks(beside.split()))
+    with pytest.raises(ConfigError, match="row 0, column 'y': Expected a number; got .*, which"):
+        column(cell, beside)
 
 
 def told(bo: Any, content: str | bytes, toml: str = MIXED) -> tuple[pd.DataFrame | None, str]:
@@ -154,7 +159,7 @@ def test_places_in_a_file(bo: Any) -> None:
     [
         ('a,"1,234",1\nb,2.5,2\n', "row 2, column 'lon': Expected a number; got '1,234'"),
         ("a,n/a,1\nb,2.5,2\nc,3.5,4\n", "row 2, column 'lon'"),
-        (",1,1\nb,2.5,2\n", "none in row 2"),
+        (",1,1\nb,2.5,2\n", "a place without a name"),
     ],
 )
 def test_places_that_cannot_be_read(bo: Any, rows: str, said: str) -> None:
@@ -203,7 +208,9 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, rows: str) -> None:
         read_table(path, ["x", "c", "y"])
 
 
-def test_a_reason_needs_the_id_of_a_trial() -> None:
-    assert _whole(pd.Series([1.0, 0.0]), Path("o.csv")) == [1, 0]
-    with pytest.raises(ConfigError, match=r"o.csv, row 3: Expected a trial id; got 1.5"):
-        _whole(pd.Series([1.0, 1.5], index=[2, 3]), Path("o.csv"))
+def test_a_reason_needs_the_id_of_a_trial(bo: Any) -> None:
+    told(bo, "flow,lot,y\n1.5,1,3\n")
+    for id in ("1", "0.5"):
+        Path("o.csv").write_text(f"trial,y,reason\n0,4,\n{id},,spilt\n")
+        code, out, err = bo("tell", "p.toml", "o.csv")
+        assert (code, out) == (2, "") and "Expected trial ids, 0 to 0" in err

@@ -5,10 +5,11 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 from bo_stream.cli.app import app
 
-COMMANDS = [command.name for command in app.registered_commands]
+COMMANDS = list(typer.main.get_command(app).commands)
 HEAVY = (
     "torch",
     "botorch",

@@ -1,4 +1,4 @@
-"""Progress: lines without control characters in a pipe, a table on a terminal."""
+"""Progress: lines without control characters in a pipe, live facts on a terminal."""
 
 import io
 import re
@@ -17,12 +17,11 @@ class Terminal(io.StringIO):
 def measured(progress: RunProgress, steps: int = 3, goal: str = "maximise") -> None:
     box = Box({"x": (0.0, 4.0)}, units={"x": "bar"})
     campaign = Campaign(box, goal=goal, seed=0, initial=50, callbacks=[progress])
-    with progress:
-        for _ in range(steps):
-            batch = campaign.ask()
-            campaign.tell(batch.assign(y=batch["x"]))
-        campaign.fail(campaign.ask().index, "no reason")
-        progress.at_end(campaign)
+    for _ in range(steps):
+        batch = campaign.ask()
+        campaign.tell(batch.assign(y=batch["x"]))
+    campaign.fail(campaign.ask().index, "no reason")
+    progress.at_end(campaign)
 
 
 def test_lines_now_and_then() -> None:
@@ -38,7 +37,7 @@ def test_lines_now_and_then() -> None:
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", out.getvalue())
 
 
-def test_a_table_on_a_terminal() -> None:
+def test_live_facts_on_a_terminal() -> None:
     out = Terminal()
     measured(RunProgress(out, 5))
     assert "\x1b[" in out.getvalue() and "3 told, 1 failed (budget 5)" in out.getvalue()

@@ -12,9 +12,8 @@ import pytest
 
 from bo_stream.campaign import results
 from bo_stream.campaign.figures import slices
-from bo_stream.cli.campaign_page import PageLimits, campaign_page
-from bo_stream.cli.config import read_config
-from bo_stream.cli.load_campaign import create_or_continue
+from bo_stream.cli.campaign_page import campaign_page
+from bo_stream.cli.loading import create_or_continue
 from tests.bo_stream.cli.pages import chromium, needs_chromium
 
 pytest.importorskip("jinja2")
@@ -106,7 +105,7 @@ def test_a_campaign(tmp_path: Path, bo, oven: Path) -> None:
         "Trials",
         "Settings",
     ]
-    trials = create_or_continue(read_config(oven)).campaign.trials()
+    trials = create_or_continue(oven).campaign.trials()
     best = trials.loc[trials["y"].idxmin()]
     at = f"pressure = {best['pressure']:.6g} bar, rate = {best['rate']:.6g}"
     assert f"{best['y']:.6g} at {at} (trial {best.name})" in page
@@ -126,7 +125,7 @@ def test_a_campaign(tmp_path: Path, bo, oven: Path) -> None:
 
 
 def test_a_campaign_over_a_pool(tmp_path: Path, bo, survey: Path) -> None:
-    campaign = create_or_continue(read_config(survey)).campaign
+    campaign = create_or_continue(survey).campaign
     batch = campaign.ask(9)
     campaign.tell(batch.assign(y=batch["lon"] - batch["lat"]).iloc[:7])
     campaign.fail(batch.index[7:8], "no <b>access</b>")
@@ -139,11 +138,9 @@ def test_a_campaign_over_a_pool(tmp_path: Path, bo, survey: Path) -> None:
 
 
 def test_a_large_campaign_has_a_small_page(tmp_path: Path, bo, survey: Path) -> None:
-    campaign = create_or_continue(read_config(survey)).campaign
-    campaign.tell(campaign.ask(8).assign(y=[1.0, 2.0] * 4))
-    facts = {"goal": "learn", "trials": "8 told"}
-    limits = PageLimits(trials=2, places=10, outcomes=3)
-    html = campaign_page(campaign, facts, "moisture", None, limits)
+    loaded = create_or_continue(survey)
+    loaded.campaign.tell(loaded.campaign.ask(8).assign(y=[1.0, 2.0] * 4))
+    html = campaign_page(loaded, most_trials=2, most_places=10, most_outcomes=3)
     (tmp_path / "report.html").write_text(html, encoding="utf-8")
     page = check(tmp_path / "report.html")
     shown = pictures(page)
@@ -162,7 +159,7 @@ def test_a_new_campaign(tmp_path: Path, bo, oven: Path) -> None:
 
 def test_pictures_show_the_outcomes_and_the_prediction(bo, oven: Path) -> None:
     assert bo("run", "oven.toml")[0] == 0
-    campaign = create_or_continue(read_config(oven)).campaign
+    campaign = create_or_continue(oven).campaign
     told = results.told(campaign.state)
     (ax,) = campaign.plot(optimum=1.0).axes
     dots, best, optimum = (np.asarray(line.get_ydata(), dtype=float) for line in ax.lines)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import bo_stream
-from bo_stream.cli.load_campaign import LoadedCampaign
+from bo_stream.cli.loading import LoadedCampaign
 
 pytest.importorskip("sqlalchemy")
 pytest.importorskip("matplotlib")

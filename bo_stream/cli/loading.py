@@ -3,56 +3,33 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import pandas as pd
+import torch
 
-from bo_stream.cli.error_handling import print_error
-from bo_stream.cli.toml_reader import (
-    ConfigError,
-    TomlDocument,
-    sqlite_file,
-    store_url,
-)
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bo_stream.campaign.campaign import Callback, Campaign
-    from bo_stream.campaign.space import Space
-    from bo_stream.cli.config import CampaignConfig, PoolFile
+from bo_stream.campaign.campaign import Callback, Campaign
+from bo_stream.campaign.options import errors_about
+from bo_stream.campaign.settings import Choices
+from bo_stream.campaign.space import Box, Pool, Space
+from bo_stream.campaign.storage.open_store import open_store
+from bo_stream.cli.config import CampaignConfig, PoolFile, read_config
+from bo_stream.cli.measurements import numbers, numeric_columns, read_table
+from bo_stream.cli.toml_reader import ConfigError, sqlite_file, store_url
+from bo_stream.errors import InputError
 
 __all__ = [
-    "AsJson",
-    "CampaignName",
-    "ConfigFile",
     "LoadedCampaign",
-    "Where",
     "create_or_continue",
     "existing_store",
-    "is_config",
     "load_campaign",
+    "read_optional",
 ]
-
-ConfigFile = Annotated[
-    Path, typer.Argument(metavar="CONFIG", help="A TOML, as bo-stream init writes one.")
-]
-
-Where = Annotated[
-    str, typer.Argument(metavar="STORE|CONFIG", help="URL or file of a store, or a TOML.")
-]
-
-CampaignName = Annotated[
-    str | None,
-    typer.Argument(metavar="NAME", help="Name of the campaign, if the store has several."),
-]
-
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 @dataclass(frozen=True)
@@ -73,8 +50,8 @@ class LoadedCampaign:
         """Name of the outcome, and its unit."""
         if self.campaign.settings.counts is not None:
             return self.campaign.settings.counts.label
-        given = self.config.outcome if self.config else None
-        return given if isinstance(given, str) else "outcome"
+        named = self.config.outcome if self.config else None
+        return named if isinstance(named, str) else "outcome"
 
     @property
     def optimum(self) -> float | None:
@@ -82,23 +59,19 @@ class LoadedCampaign:
         return self.config.optimum if self.config else None
 
 
-def is_config(where: str) -> bool:
-    """Whether an argument names a configuration; otherwise it is a store."""
-    return where.endswith(".toml")
+def read_optional(where: str) -> CampaignConfig | None:
+    """The configuration that an argument names; None if it is a store."""
+    return read_config(Path(where)) if where.endswith(".toml") else None
 
 
-def create_or_continue(
-    config: CampaignConfig, callbacks: Sequence[Callback] = ()
-) -> LoadedCampaign:
+def create_or_continue(path: Path, callbacks: Sequence[Callback] = ()) -> LoadedCampaign:
     """The campaign of a configuration, created if its store does not have it.
 
     Raises:
         ConfigError: naming line and key of a setting with which there can be no campaign.
     """
     _prepare_process()
-    from bo_stream.campaign.campaign import Campaign
-    from bo_stream.campaign.settings import Choices
-
+    config = read_config(path)
     settings: dict[str, Any] = {name: getattr(config, name) for name in Choices.model_fields}
     if isinstance(config.outcome, str):  # a label
         settings["outcome"] = None
@@ -121,22 +94,16 @@ def load_campaign(
     Raises:
         ConfigError: if there is no such store, or several campaigns and no name.
     """
-    url, config = existing_store(where)
     _prepare_process()
-    from bo_stream.campaign.campaign import Campaign
-    from bo_stream.campaign.storage.open_store import open_store
-
-    name = name if config is None else config.name
+    url, config = existing_store(where)
     store = open_store(url)
-    if name is None:
-        names = store.names()
-        if len(names) != 1:
-            found = ", ".join(map(repr, names)) or "none"
-            raise ConfigError(f"Expected the name of a campaign in {url}, which has: {found}.")
-        (name,) = names
-    campaign = Campaign.resume(store, name, callbacks=callbacks)
+    names = [config.name] if config else store.names() if name is None else [name]
+    if len(names) != 1:
+        found = ", ".join(map(repr, names)) or "none"
+        raise ConfigError(f"Expected the name of a campaign in {url}, which has: {found}.")
+    campaign = Campaign.resume(store, names[0], callbacks=callbacks)
     budget = None if config is None else config.budget
-    if budget is not None and budget != (store.settings(name) or {}).get("budget"):
+    if budget is not None and budget != (store.settings(names[0]) or {}).get("budget"):
         campaign.budget = budget  # otherwise it may have been changed since
     return LoadedCampaign(campaign, url, config)
 
@@ -147,41 +114,32 @@ def existing_store(where: str) -> tuple[str, CampaignConfig | None]:
     Raises:
         ConfigError: if it is a file that does not exist.
     """
-    config, remedy = None, "Correct the name of the store."
-    if is_config(where):
-        from bo_stream.cli.config import read_config
-
-        config = read_config(Path(where))
-        remedy = f"Create it with: bo-stream run {where} (or suggest)"
-    url = store_url(where, Path.cwd()) if config is None else config.store
+    config = read_optional(where)
+    url = config.store if config else store_url(where, Path.cwd())
     file = sqlite_file(url)
     if file is not None and not file.is_file():
+        create = f"Create it with: bo-stream run {where} (or suggest)"
+        remedy = create if config else "Correct the name of the store."
         raise ConfigError(f"There is no store {file}. {remedy}")
     return url, config
 
 
 def _prepare_process() -> None:
     """Use one thread, which is fastest for small matrices, and print warnings in one line."""
-    import torch
-
     torch.set_num_threads(1)
     warnings.showwarning = _print_warning
 
 
 def _print_warning(message: Warning | str, *where: Any, **more: Any) -> None:
-    print_error(" ".join(f"Warning: {message}".split()))
+    print(" ".join(f"Warning: {message}".split()), file=sys.stderr, flush=True)
 
 
 def _space(config: CampaignConfig) -> Space:
     """The space of a configuration."""
-    from bo_stream.campaign.options import errors_about
-    from bo_stream.campaign.space import Box, Pool
-
-    inputs = config.inputs or {}
-    if config.pool is not None:
+    inputs, pool = config.inputs or {}, config.pool
+    if pool is not None:
         with errors_about("pool"):
-            pool = config.pool
-            return Pool(_read_pool(config.document, pool), pool.inputs, pool.repeats, pool.units)
+            return Pool(_read_pool(config, pool), pool.inputs, pool.repeats, pool.units)
     for name, one in inputs.items():
         with errors_about("inputs", name, "low" if one.values is None else "values"):
             Box({name: one.allowed}, [name] * one.log, integer=[name] * one.integer)
@@ -194,30 +152,17 @@ def _space(config: CampaignConfig) -> Space:
         )
 
 
-def _read_pool(document: TomlDocument, pool: PoolFile) -> pd.DataFrame:
+def _read_pool(config: CampaignConfig, pool: PoolFile) -> pd.DataFrame:
     """The places, by their names if they have some."""
-    from bo_stream.campaign.options import errors_about
-    from bo_stream.cli.measurements import numbers, numeric_columns, read_table
-    from bo_stream.errors import InputError
-
     labels = [] if pool.index is None else [pool.index]
-    with document.errors("pool", "file"):
+    with config.document.errors("pool", "file"):
         cells = read_table(pool.file, [*(pool.inputs or ()), *labels])
         table = numbers(pool.file, cells, numeric_columns(pool.file, cells, pool.inputs, labels))
     for column in table.select_dtypes(object).columns.difference(labels):
         if {str(cell).casefold() for cell in table[column]} <= {"true", "false"}:
             table[column] = table[column].str.casefold() == "true"
-    for key, columns in (("inputs", pool.inputs or []), ("index", labels)):
-        for column in columns:
-            if column not in table:
-                expected = f"columns of {pool.file.name}: {', '.join(table.columns)}"
-                with errors_about(key):
-                    raise InputError(expected, f"unknown {column!r}", "Correct it.")
-    if pool.index is None:
-        return table.reset_index(drop=True)
-    nameless = table.index[table[pool.index].isna()]
-    if len(nameless):
-        expected, got = f"a name in every row of {pool.file.name}", f"none in row {nameless[0]}"
-        with errors_about("index"):
-            raise InputError(expected, got, "Name the place.")
-    return table.set_index(pool.index)
+    missing = [column for column in [*(pool.inputs or ()), *labels] if column not in table]
+    if missing:
+        expected = f"columns of {pool.file.name}: {', '.join(table.columns)}"
+        raise InputError(expected, f"unknown {', '.join(missing)}", "Correct inputs or index.")
+    return table.reset_index(drop=True) if pool.index is None else table.set_index(pool.index)
