@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from acquisitions.domain import Domain
     from bo_stream.base.ensemble import KernelEnsemble
-    from bo_stream.campaign.outcomes.observations import Observations
+    from bo_stream.campaign.outcomes.outcome import Observations
 
 __all__ = ["DATA", "REGISTRY", "Proposal", "Registered", "Rule", "View", "register"]
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.history import Decision, Entry, NewTrials, Trial, TrialHistory
 from bo_stream.campaign.ledger import Ledger
-from bo_stream.campaign.outcomes.observations import Observations
-from bo_stream.campaign.outcomes.outcome import Outcome
+from bo_stream.campaign.outcomes.outcome import Observations, Outcome
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError, StateError

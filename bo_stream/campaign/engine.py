@@ -22,7 +22,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.constraints import FeasibleSet, InputConstraint
 from bo_stream.campaign.effort import Row, proposing
 from bo_stream.campaign.learner import Learner, Stage, falling_back, latent_surrogate
-from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import region_of_best
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool

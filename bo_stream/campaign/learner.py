@@ -24,7 +24,7 @@ from bo_stream.base.fitting import FitReport, Surprise
 from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
 from bo_stream.campaign.effort import FitPolicy, Row, least_growth
 from bo_stream.campaign.history import Log
-from bo_stream.campaign.outcomes.observations import Observations, least_learned
+from bo_stream.campaign.outcomes.outcome import Observations, least_learned
 from bo_stream.campaign.refitted import Refitted
 from bo_stream.errors import (
     BoStreamError,

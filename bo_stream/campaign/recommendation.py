@@ -24,7 +24,7 @@ from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.outcomes.front import searched
-from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.space import Pool
 from bo_stream.scores import probability_higher
 from bo_stream.surrogates.trust_region import TrustRegionGP

@@ -27,7 +27,7 @@ from bo_stream.campaign.outcomes.front import (
     spread_out,
 )
 from bo_stream.campaign.outcomes.front import hypervolume as measured_volume
-from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import (
     APART,
     Candidates,

@@ -13,7 +13,7 @@ from bo_stream.campaign import results
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.figures import goal, is_single, label
 from bo_stream.campaign.frames import far_outcomes
-from bo_stream.campaign.outcomes.observations import SPREADS
+from bo_stream.campaign.outcomes.outcome import SPREADS
 from bo_stream.errors import StateError, UnsupportedError
 
 __all__ = [

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.surrogates.registry import surrogate
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from acquisitions import LatentLogExpectedImprovement, LocalSearch, View
 from acquisitions.ascend import ascend
 from acquisitions.domain import Domain
 from bo_stream import ExactGP, WarpedGP
-from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.errors import UnsupportedError
 
 BOX = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.float64)

@@ -11,7 +11,7 @@ from acquisitions.domain import Domain
 from acquisitions.thompson import distinct_winners
 from acquisitions.trust_region import region_samples
 from bo_stream import ExactGP, TrustRegionGP
-from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.exact import correlations, solved
 from bo_stream.mathematics.region import Geometry

@@ -12,7 +12,7 @@ import torch
 
 from bo_stream import Box, Campaign, ExactGP
 from bo_stream.campaign.effort import FitPolicy, Optimiser
-from bo_stream.campaign.outcomes.observations import least_learned
+from bo_stream.campaign.outcomes.outcome import least_learned
 from bo_stream.campaign.results import winsorised
 from bo_stream.errors import FallbackWarning, InputError
 

@@ -13,7 +13,7 @@ from acquisitions import Maximised, Proposal, View, build
 from acquisitions.domain import Domain
 from acquisitions.maximised import InParts
 from bo_stream import Box, Campaign, Pool
-from bo_stream.campaign.outcomes.observations import Observations
+from bo_stream.campaign.outcomes.outcome import Observations
 
 BOX = Box({"a": (0.0, 1.0), "b": (0.0, 1.0)})
 MOST_BYTES = 1.5e9
