@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.active_learning import qNegIntegratedPosteriorVariance
 from botorch.acquisition.analytic import ExpectedImprovement
 from botorch.acquisition.cached_cholesky import supports_cache_root
 from botorch.acquisition.logei import (
@@ -45,6 +46,7 @@ from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.surrogates.counts import CountGP
+from bo_stream.surrogates.refitted import Refitted
 
 __all__ = ["NAMES", "build", "sampler_for"]
 
@@ -169,6 +171,8 @@ def _nipv(
     trials: Any = None,
     **kw: Any,
 ) -> AcquisitionFunction:
+    if isinstance(model, Refitted):
+        return qNegIntegratedPosteriorVariance(model.model, mc_points, X_pending=X_pending)
     ours = cast(GaussianModel, model)  # NIPV refuses other models
     return NIPV(ours, mc_points, X_pending=X_pending, weights=weights, **kw)
 

@@ -18,6 +18,7 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models.model import Model
 from botorch.models.transforms.input import Normalize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
+from gpytorch.likelihoods import Likelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
@@ -62,6 +63,11 @@ class Refitted(GaussianModel):
     def num_observed(self) -> int:
         """Number of outcomes."""
         return len(self.data[0])
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the model."""
+        return cast(Likelihood, self.model.likelihood)
 
     @property
     def refit_due(self) -> bool:

@@ -96,3 +96,16 @@ def test_a_store_keeps_the_trials_and_builds_the_model_again(tmp_path: Path) -> 
     assert run.model is not None
     with pytest.raises(InputError, match="from the callable"):
         told(Campaign(BOX, lambda X, Y, Yvar, **_: torch.nn.Identity(), **SETTINGS), 4)
+
+
+@pytest.mark.parametrize("goal", [{"y": "maximise", "w": "minimise"}, "learn", "maximise"])
+def test_several_outcomes_and_learning(goal: Any) -> None:
+    several = goal != "learn"
+    limits = ["w <= 2"] if goal == "maximise" else []
+    run = Campaign(BOX, SingleTaskGP, goal=goal, constraints=limits, **SETTINGS)
+    for _ in range(4):
+        batch = run.ask(2)
+        told = batch.assign(y=-((batch["x"] - 3.0) ** 2), w=batch["x"])
+        run.tell(told if several else told.drop(columns="w"))
+    assert run.decision.acquisition in ("qlognehvi", "qlognei", "nipv")
+    assert run.predict(pd.DataFrame({"x": [1.0], "z": [20.0]})).notna().all(axis=None)
