@@ -43,10 +43,10 @@ from acquisitions.learning import (
 from acquisitions.rule import DATA, REGISTRY, register
 from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
+from bo_stream.campaign.refitted import Refitted
 from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.surrogates.counts import CountGP
-from bo_stream.surrogates.refitted import Refitted
 
 __all__ = ["NAMES", "build", "sampler_for"]
 
