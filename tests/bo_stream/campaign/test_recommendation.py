@@ -10,7 +10,7 @@ import torch
 from bo_stream import Box, Campaign, Pool
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
-from bo_stream.scores import marginals, probability_higher
+from bo_stream.scores import marginals, outcome_distribution, probability_higher
 
 BOX = Box({"x": (0.0, 4.0), "rate": (1e-3, 1.0)}, log=["rate"])
 
@@ -94,7 +94,8 @@ def test_gains_are_between_the_best_single_point_and_the_range_of_outcomes() -> 
     run.tell(X.assign(y=needle(X)))
     advised = run.recommend(2)
     assert run.model is not None
-    there = run._distribution(run.model, run.space.encode(rng.random((2000, 5))))
+    kernels = run.state.engine.used[0].kernels()
+    there = outcome_distribution(run.model, run.space.encode(rng.random((2000, 5))), kernels)
     single = there.expected_improvement(torch.tensor(advised["mean"].to_numpy())).amax(1).numpy()
     gains, seen = advised["gain"].to_numpy(), np.ptp(needle(X))
     assert (2.0 * single < gains).all() and (gains <= seen).all()
