@@ -15,7 +15,7 @@ __all__ = ["StoreContract"]
 
 SETTINGS: dict[str, Any] = {"version": 1, "seed": 3, "box": [0.1, 1e-300], "words": "grün"}
 EVENTS: list[dict[str, Any]] = [
-    {"kind": "told", "values": [[i, 0.1 * i, None]], "trials": []} for i in range(5)
+    {"kind": "told", "outcomes": {"y": [[i, 0.1 * i, None]]}, "trials": []} for i in range(5)
 ]
 
 

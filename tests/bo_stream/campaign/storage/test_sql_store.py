@@ -20,7 +20,7 @@ from bo_stream.errors import InputError, StateError
 from tests.bo_stream.campaign.runs import alter
 
 SETTINGS = {"version": 1, "seed": 3, "box": [0.1, 1e-300], "words": "grün"}
-EVENTS = [{"kind": "told", "values": [[i, 0.1 * i, None]], "trials": []} for i in range(5)]
+EVENTS = [{"kind": "told", "outcomes": {"y": [[i, 0.1 * i, None]]}, "trials": []} for i in range(5)]
 
 
 def begun(url: str, **options: Any) -> Database:
