@@ -556,7 +556,7 @@ class Pool(SpaceOfInputs):
             object.__setattr__(self, part, value)
         if len(index) < 2 or not index.is_unique or index.nlevels > 1 or index.hasnans:
             raise InputError(
-                "a table of at least two rows, whose index has another name for every place",
+                "a table of two rows or more, whose index has a name for every place, each another",
                 f"{len(index)} rows with {index.nunique()} names, in {index.nlevels} levels",
                 "Use reset_index(), or drop duplicates.",
             )

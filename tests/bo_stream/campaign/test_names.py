@@ -132,8 +132,8 @@ def test_a_stored_constraint_that_was_misread_is_not_taken_for_another() -> None
 @pytest.mark.parametrize(
     ("index", "said"),
     [
-        (pd.MultiIndex.from_product([["u", "v"], [0, 1]]), "got 2 levels"),
-        ([0.0, 1.0, 2.0, np.nan], "got a place without a name"),
+        (pd.MultiIndex.from_product([["u", "v"], [0, 1]]), "in 2 levels"),
+        ([0.0, 1.0, 2.0, np.nan], "4 rows with 3 names"),
     ],
 )
 def test_every_place_of_a_pool_has_one_name(index: Any, said: str) -> None:

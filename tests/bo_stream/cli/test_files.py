@@ -159,7 +159,7 @@ def test_places_in_a_file(bo: Any) -> None:
     [
         ('a,"1,234",1\nb,2.5,2\n', "row 2, column 'lon': Expected a number; got '1,234'"),
         ("a,n/a,1\nb,2.5,2\nc,3.5,4\n", "row 2, column 'lon'"),
-        (",1,1\nb,2.5,2\n", "another name for every place"),
+        (",1,1\nb,2.5,2\n", "a name for every place"),
     ],
 )
 def test_places_that_cannot_be_read(bo: Any, rows: str, said: str) -> None:
