@@ -16,7 +16,6 @@ import math
 import re
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -31,13 +30,12 @@ from bo_stream.campaign.space.spaces import Category
 from bo_stream.cli.toml_reader import ConfigError
 
 __all__ = [
-    "OutcomeRows",
     "numbers",
     "numeric_columns",
     "outcome_columns",
     "read_measurements",
-    "read_outcomes",
     "read_table",
+    "tell_rows",
 ]
 
 SEPARATORS = ",;\t|"
@@ -68,29 +66,12 @@ NUMBER = f"[+-]?(?:{GROUPED}|{UNGROUPED})"
 """Numbers, with places for what sets thousands apart and for the decimal mark."""
 
 
-@dataclass(frozen=True)
-class OutcomeRows:
-    """The rows of a file of outcomes.
-
-    Attributes:
-        measured: Those with a value, to be told.
-        skipped: Number of the others.
-        failed: Ids of trials that failed, their reasons, and whether some outcomes have a value.
-        notes: What was left out.
-    """
-
-    measured: pd.DataFrame
-    skipped: int
-    failed: list[tuple[int, str, bool]]
-    notes: list[str]
-
-
-def read_outcomes(path: Path, campaign: Campaign) -> OutcomeRows:
-    """The rows of a CSV of outcomes.
+def tell_rows(path: Path, campaign: Campaign) -> list[str]:
+    """Tell a campaign the rows of a CSV of outcomes; returns what was done, in lines.
 
     Raises:
         ConfigError: as for `read_measurements`, and without a column of outcomes.
-        InputError: for a reason beside an unknown trial.
+        InputError: for rows that are no outcomes of the campaign, and unknown trials.
     """
     frame, columns = read_measurements(path, campaign), outcome_columns(campaign)
     missing = [column for column in columns if column not in frame]
@@ -102,18 +83,22 @@ def read_outcomes(path: Path, campaign: Campaign) -> OutcomeRows:
     frame = frame.assign(**{name: None for name in ("trial", "reason") if name not in frame})
     reasons, blank = frame.pop("reason"), frame.reindex(columns=columns).isna()
     filled, counts = ~blank.all(axis=1), campaign.settings.counts
-    notes = []
+    said = []
     for what, rows in ({} if counts is None else counts.unmeasured(frame)).items():
         left_out = frame.index[filled & rows & reasons.isna()]
         filled &= ~rows
         if len(left_out):
-            notes.append(f"Rows {what}, which were left out: {', '.join(map(str, left_out))}.")
+            said.append(f"Rows {what}, which were left out: {', '.join(map(str, left_out))}.")
     why = reasons.notna() & frame["trial"].notna() & (blank.any(axis=1) | ~filled)
-    trials = find_trials(frame["trial"][why], campaign.ledger.history)
-    failed = zip((trial.id for trial in trials), reasons[why], filled[why], strict=True)
+    failed = find_trials(frame["trial"][why], campaign.ledger.history)
     measured = frame[filled]
-    measured = measured.loc[:, measured.notna().any() | (measured.columns == "trial")]
-    return OutcomeRows(measured, int((~filled).sum()), list(failed), notes)
+    if len(measured):
+        campaign.tell(measured.loc[:, measured.notna().any() | (measured.columns == "trial")])
+    for trial, reason, partly in zip(failed, reasons[why], filled[why], strict=True):
+        status = campaign.ledger.refresh().trials[trial.id].status
+        if not partly or status == "running":  # the others may be known from before
+            campaign.fail(trial.id, reason)
+    return [*said, f"Rows with a value: {len(measured)}; without: {len(frame) - len(measured)}."]
 
 
 def outcome_columns(campaign: Campaign) -> list[str]:

@@ -6,11 +6,12 @@ import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import pandas as pd
-from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Picture", "Section", "PageTable", "describe", "facts", "page"]
 
@@ -32,6 +33,8 @@ class Picture:
     @property
     def source(self) -> str:
         """The picture itself, an SVG as a data URL."""
+        import matplotlib  # not at the top: it is an extra
+
         text = io.StringIO()
         with matplotlib.rc_context({"svg.hashsalt": "bo_stream"}):
             self.figure.savefig(text, format="svg", metadata={"Date": None})

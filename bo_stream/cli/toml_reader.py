@@ -79,10 +79,6 @@ class TomlDocument:
                 raise
             raise self.error_at(about, str(error)) from error
 
-    def resolve(self, path: str) -> Path:
-        """A path in the document, which is relative to its folder."""
-        return self.path.parent / Path(path).expanduser()
-
 
 def read_document(path: Path) -> TomlDocument:
     """The document in a file.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bo_stream.cli.config import CampaignConfig, read_config
+from bo_stream.cli.loading import CampaignConfig, read_config
 from bo_stream.cli.toml_reader import ConfigError, TomlDocument
 
 TOML = """name = "oven"
