@@ -28,7 +28,7 @@ from acquisitions.build import build
 from acquisitions.learning import select_from_pool
 from acquisitions.local_search import LocalSearch
 from acquisitions.outcomes import OutcomeAcquisition, SampledOutcomes
-from acquisitions.rule import REGISTRY, Proposal, Rule, View, described, register
+from acquisitions.rule import REGISTRY, Proposal, Registered, Rule, View, described, register
 from acquisitions.trust_region import TrustRegionSearch
 from bo_stream.base.gaussian_model import standardised
 from bo_stream.campaign.space import Box
@@ -160,24 +160,22 @@ class Maximised(Rule):
     @property
     def samples(self) -> bool:
         """Whether the function takes an ensemble of kernels, as those of samples do."""
-        return "ensemble" in self._data
+        return "ensemble" in self._taken.data
 
     @property
-    def _name(self) -> str | None:
-        """The name that `build` was bound to, if it was."""
-        named = isinstance(self.make, partial) and self.make.func is build
-        return cast("partial[Any]", self.make).args[0] if named else None
-
-    @property
-    def _data(self) -> frozenset[str]:
-        """Names of the data that the function takes and that are not bound yet."""
-        name = self._name
-        return described(self.make).data if name is None else REGISTRY[name].data
+    def _taken(self) -> Registered:
+        """What the function takes beside what is bound; of `build` and a name as registered."""
+        make = self.make
+        if not (isinstance(make, partial) and make.func is build):
+            return described(make)
+        entry = REGISTRY[make.args[0]]
+        return replace(entry, data=entry.data - make.keywords.keys())
 
     def built(self, view: View) -> AcquisitionFunction | ProposingAcquisition:
         """What the builder makes, given the data that it has parameters for."""
-        names, model, observed = self._data, cast(Model, view.model), view.data.candidates()
-        if self._name is not None and not self.samples:
+        taken, model, observed = self._taken, cast(Model, view.model), view.data.candidates()
+        names, is_named = taken.data, taken.make is not self.make
+        if is_named and "ensemble" not in names:
             model = standardised(model)
         data: dict[str, Any] = {
             "X_pending": view.pending if len(view.pending) else None,
