@@ -17,7 +17,7 @@ import os
 import warnings
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -32,21 +32,28 @@ from torch import Tensor, nn
 
 from bo_stream.base.fitting import log_prior
 from bo_stream.base.options import from_plain, is_plain, to_plain
-from bo_stream.base.stream import Changeable, StreamBuffers, exclusive, numbers_of, settings_of
+from bo_stream.base.stream import (
+    Changeable,
+    StreamBuffers,
+    class_name,
+    exclusive,
+    fingerprint,
+    numbers_of,
+)
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
 
 __all__ = [
     "EXTRA",
+    "OF_DATA",
     "STATE_VERSION",
+    "STREAM",
     "Saveable",
-    "adopt",
     "build",
+    "check_values",
     "dumps",
     "entries",
     "load",
-    "load_part",
-    "load_state",
     "packed",
     "read",
     "unpacked",
@@ -54,11 +61,8 @@ __all__ = [
 
 STATE_VERSION = 9
 EXTRA, STREAM = "_extra_state", "stream."
-LEARNED = ("covar_module", "mean_module", "likelihood")
 OF_DATA = (STREAM, "bounds", "input_transform.", "outcome_transform.")
 """Prefix of the entries of a `state_dict` that come from data, not from fits."""
-WITHOUT_DATA = ("class", "version", "dim", "outputs", "noise", "kernel")
-"""Layout entries that must match if only hyperparameters are loaded."""
 
 
 def packed(metadata: Mapping[str, Any]) -> Tensor:
@@ -80,128 +84,13 @@ def entries(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name[len(prefix) :]: v for name, v in state.items() if name.startswith(prefix)}
 
 
-def adopt(model: Any, header: Mapping[str, Any]) -> None:
-    """Take over the saved standardisation, or its absence, if the constructor left it out.
-
-    Args:
-        model: The surrogate.
-        header: The metadata of the saved state.
-    """
-    kind = (header.get("transforms") or [None, None])[1]
-    old = model._frozen_outcomes
-    if not model._outcomes_left_out or {kind, type(old).__name__} != {"Standardize", "NoneType"}:
-        return
-    if old is None:
-        name = "outcome_transform"
-        model._lock.on_failure(lambda: delattr(model, name) if hasattr(model, name) else None)
-        model.outcome_transform = Standardize(m=model.num_outputs).to(model._like).eval()
-    else:
-        model._lock.on_failure(partial(setattr, model, "outcome_transform", old))
-        del model.outcome_transform
-
-
-def load_state(model: Any, state: Mapping[str, Any], strict: bool) -> Any:
-    """Load a `state_dict` within a change; see `StreamingGP.load_state_dict`."""
-    buffers = (b for name, b in model.named_buffers() if not name.startswith(STREAM))
-    model._lock.restores([*model.parameters(), *buffers])
-    try:
-        return nn.Module.load_state_dict(model, dict(state), strict)
-    except StateError:
-        raise
-    except RuntimeError as error:
-        raise StateError(
-            f"the state of a {type(model).__name__} built with the same arguments",
-            str(error),
-            "Build the surrogate with the modules and transforms the saved one had, then load.",
-        ) from error
-
-
-def load_part(model: Any, state: MutableMapping[str, Any], prefix: str) -> None:
-    """Replace a surrogate's stream by a saved one after checking it; or keep it.
-
-    If it is kept, the entries of data in ``state`` become the surrogate's own.
-
-    Args:
-        model: The surrogate.
-        state: A `state_dict`, possibly of a module that contains the surrogate.
-        prefix: Prefix of the surrogate's entries.
-    """
-    saved = entries(state, prefix)
-    _check_values(saved)
-    full = _loads_data(model, saved)
-    _check_header(model, saved, full)
-    if full:
-        stream = model.stream.contents.loaded(entries(saved, STREAM), model._sizes())
-        model._replace(**{part: getattr(stream, part) for part in vars(stream)})
-        return
-    count = saved.get("stream.count", 0)
-    if model._loads_data is None and int(count) > model.num_observed > 0:
-        warnings.warn(
-            f"The surrogate keeps its {model.num_observed} observations and takes only the "
-            f"hyperparameters of a state of {int(count)}. To resume that state, use `save` and "
-            "`bo_stream.load`, or load it into a surrogate built without data (n = 0).",
-            stacklevel=4,
-        )
-    before = [p.detach().clone() for p in model.parameters()]
-    for name in LEARNED:  # before torch does, because some states depend on them
-        getattr(model, name).load_state_dict(entries(saved, f"{name}."), strict=False)
-    if not all(map(torch.equal, model.parameters(), before)):
-        model._hyperparameters_changed(saved)
-    for name in saved:
-        if name.startswith(OF_DATA):
-            del state[prefix + name]
-    own = {k: v for k, v in model.state_dict().items() if k.startswith(OF_DATA)}
-    state.update({prefix + name: value for name, value in own.items()})
-
-
-def _loads_data(model: Any, state: Mapping[str, Any]) -> bool:
-    """Whether to load the data of a saved state: by default if the surrogate has none."""
-    if EXTRA not in state and not any(name.startswith(STREAM) for name in state):
-        return False  # some hyperparameters
-    wanted: bool | None = model._loads_data
-    return model.num_observed == 0 if wanted is None else wanted
-
-
-def _check_values(saved: Mapping[str, Any]) -> None:
+def check_values(saved: Mapping[str, Any]) -> None:
     """Refuse what is no tensor or has NaN, and a count that is no whole number."""
     for name, value in saved.items():
         wrong = not isinstance(value, Tensor) or ("constraint" not in name and value.isnan().any())
         if wrong or (name == "stream.count" and (value.ndim or value.is_floating_point())):
             remedy = "The saved state is damaged; load an earlier one."
             raise StateError(f"{name} without NaN, of its kind", "NaN, or another kind", remedy)
-
-
-def _check_header(model: Any, state: Mapping[str, Any], full: bool) -> None:
-    """Adapt a surrogate to a saved state's metadata, or refuse it.
-
-    Args:
-        model: The surrogate.
-        state: Its saved `state_dict`. Hyperparameters alone need no metadata.
-        full: Whether its data are loaded.
-
-    Raises:
-        StateError: if the state is of another version or layout.
-    """
-    header = unpacked(state.get(EXTRA))
-    if EXTRA not in state and not full:
-        return
-    if header.get("version") != STATE_VERSION:
-        raise StateError(
-            f"a state of version {STATE_VERSION}",
-            f"one of version {header.get('version')}",
-            "Load it with the release that saved it, or build the surrogate from the data.",
-        )
-    if full:
-        model._adopt(header)
-    own = unpacked(packed(model._header()))
-    compared = [k for k in own.keys() | header.keys() if full or k in WITHOUT_DATA]
-    differs = sorted(key for key in compared if own.get(key) != header.get(key))
-    if differs:
-        raise StateError(
-            f"a state of {own}",
-            f"{header} (different: {', '.join(differs)})",
-            "Load it into a surrogate built as the saved one was.",
-        )
 
 
 FORMAT = "bo_stream checkpoint"
@@ -295,9 +184,11 @@ def dumps(model: Saveable) -> bytes:
             f"a {type(model).__name__} ({error})",
             "Save its `state_dict()`, and load that into a surrogate built by the same code.",
         ) from error
-    kinds = {n: _kind(value) for n, value in arguments.items() if isinstance(value, nn.Module)}
+    kinds = {
+        n: fingerprint(value) for n, value in arguments.items() if isinstance(value, nn.Module)
+    }
     plain = {n: _plain(value) for n, value in arguments.items() if n not in kinds}
-    own = {n: _class_name(arguments[n]) for n, value in plain.items() if not is_plain(value)}
+    own = {n: class_name(arguments[n]) for n, value in plain.items() if not is_plain(value)}
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -362,7 +253,8 @@ def read(contents: bytes, name: str = "the checkpoint") -> dict[str, Any]:
     """
     document: Any = None
     with suppress(Exception), zipfile.ZipFile(io.BytesIO(contents)) as archive:
-        if archive.testzip() is None:  # torch itself does not look at the checksums
+        attributes = any(entry.external_attr for entry in archive.infolist())  # as of a folder
+        if archive.testzip() is None and not attributes:  # torch looks at no checksums
             document = torch.load(io.BytesIO(contents), "cpu", weights_only=True)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise StateError(
@@ -399,7 +291,7 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
     if unknown:
         remedy = f"Hand in what the surrogate in {name} was built with."
         raise InputError(f"one of {', '.join(known)}", ", ".join(unknown), remedy)
-    unlike = [key for key in needed if _class_name(modules.get(key)) != needed[key]]
+    unlike = [key for key in needed if class_name(modules.get(key)) != needed[key]]
     try:
         with warnings.catch_warnings(action="ignore"):
             arguments = _arguments(document, modules)
@@ -456,22 +348,13 @@ def _arguments(document: Mapping[str, Any], modules: Mapping[str, Any]) -> dict[
             sizes = [value.shape[-1] for value in state.values() if value.dim()]
             arguments[name] = kind(max(sizes, default=1))
         transform = arguments[name].to(torch.float64).eval()
-        if _kind(transform) == document["kinds"][name]:
+        if fingerprint(transform) == document["kinds"][name]:
             transform.load_state_dict(state)
     return arguments
 
 
-def _kind(module: Any) -> str:
-    """Classes and settings of a module and its parts, and shapes of its state."""
-    if not isinstance(module, nn.Module):  # another kind of argument in its place
-        return _class_name(module)
-    parts = [(type(part).__name__, settings_of(part)) for part in module.modules()]
-    shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    return f"{_class_name(module)} {parts} {shapes}"
-
-
 def _unlike(kinds: Mapping[str, str], found: Mapping[str, Any]) -> list[str]:
-    return [key for key in kinds if key in found and _kind(found[key]) != kinds[key]]
+    return [key for key in kinds if key in found and fingerprint(found[key]) != kinds[key]]
 
 
 @torch.no_grad()
@@ -492,10 +375,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value
     return _registered(value) if isinstance(value, type) else to_plain(value)
-
-
-def _class_name(value: Any) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _registered(kind: type[Any]) -> str:

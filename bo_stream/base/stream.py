@@ -52,10 +52,10 @@ __all__ = [
     "StreamBuffers",
     "Version",
     "all_or_nothing",
+    "class_name",
     "exclusive",
     "fingerprint",
     "numbers_of",
-    "settings_of",
 ]
 
 Undo = list[Callable[[], Any]]
@@ -382,11 +382,20 @@ class Derived(Generic[T]):
 # -- hyperparameters -------------------------------------------------------------------------------
 
 
-def fingerprint(module: Module) -> str:
-    """Classes, settings and parameter shapes of a kernel, which a saved state must match."""
-    parts = [f"{type(part).__name__}{settings_of(part)}" for part in _parts((module,))]
-    shapes = [f"{name}{tuple(p.shape)}" for name, p in module.named_parameters()]
-    return ";".join([*parts, *shapes])
+def class_name(value: Any) -> str:
+    """The full name of a value's class."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def fingerprint(module: Any) -> str:
+    """Class, then classes and settings of the parts, and shapes of the state, of a module; the
+    class of anything else.
+    """
+    if not isinstance(module, nn.Module):
+        return class_name(module)
+    parts = [(type(part).__name__, settings_of(part)) for part in _parts((module,))]
+    shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    return f"{class_name(module)} {parts} {shapes}"
 
 
 def numbers_of(*modules: Module) -> Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from botorch.utils.types import DEFAULT
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
-from torch import Size, Tensor
+from torch import Size, Tensor, nn
 
 from bo_stream.base import checkpoint, checks, options, units
 from bo_stream.base.fitting import (
@@ -88,6 +89,8 @@ class Promises:
     takes_modules: bool = True
 
 
+WITHOUT_DATA = ("class", "version", "dim", "outputs", "noise", "kernel")
+"""Entries of a header that must match if only hyperparameters are loaded."""
 LEAST_NOISE = 1e-12
 """Smallest noise variance that float64 sums can hold, as a share of the prior variance."""
 
@@ -682,17 +685,98 @@ class StreamingGP(checkpoint.Saveable, Fittable):
         Raises:
             StateError: if class, version, layout, keys, shapes or values do not match.
         """
-        return checkpoint.load_state(self, state_dict, strict)
+        buffers = (b for name, b in self.named_buffers() if not name.startswith(checkpoint.STREAM))
+        self._lock.restores([*self.parameters(), *buffers])
+        try:
+            return nn.Module.load_state_dict(self, dict(state_dict), strict)
+        except StateError:
+            raise
+        except RuntimeError as error:
+            raise StateError(
+                f"the state of a {type(self).__name__} built with the same arguments",
+                str(error),
+                "Build the surrogate with the modules and transforms the saved one had, then load.",
+            ) from error
 
     def _load_from_state_dict(
         self, state_dict: MutableMapping[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        checkpoint.load_part(self, state_dict, prefix)
+        saved = checkpoint.entries(state_dict, prefix)
+        checkpoint.check_values(saved)
+        some = checkpoint.EXTRA in saved or any(n.startswith(checkpoint.STREAM) for n in saved)
+        full = self.num_observed == 0 if self._loads_data is None else self._loads_data
+        full = full and some  # else hyperparameters alone
+        self._check_header(saved, full)
+        if full:
+            loaded = checkpoint.entries(saved, checkpoint.STREAM)
+            self._replace(**vars(self.stream.contents.loaded(loaded, self._sizes())))
+        else:
+            self._load_learned(saved)
+            for name in [*state_dict]:  # the data are this surrogate's
+                if name.startswith(prefix) and name[len(prefix) :].startswith(checkpoint.OF_DATA):
+                    del state_dict[name]
+            for name, value in self.state_dict().items():
+                if name.startswith(checkpoint.OF_DATA):
+                    state_dict[prefix + name] = value
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
+    def _load_learned(self, saved: Mapping[str, Any]) -> None:
+        """Load what fits learn from a saved `state_dict`."""
+        count = int(saved.get("stream.count", 0))
+        if self._loads_data is None and count > self.num_observed > 0:
+            warnings.warn(
+                f"The surrogate keeps its {self.num_observed} observations and takes only the "
+                f"hyperparameters of a state of {count}. To resume that state, use `save` and "
+                "`bo_stream.load`, or load it into a surrogate built without data (n = 0).",
+                stacklevel=5,
+            )
+        before = [p.detach().clone() for p in self.parameters()]
+        for name in ("covar_module", "mean_module", "likelihood"):
+            part = checkpoint.entries(saved, f"{name}.")
+            getattr(self, name).load_state_dict(part, strict=False)
+        if not all(map(torch.equal, self.parameters(), before)):
+            self._hyperparameters_changed(saved)
+
+    def _check_header(self, saved: Mapping[str, Any], full: bool) -> None:
+        """Refuse a saved `state_dict` of another version or layout; adapt to it if its data are to
+        be loaded. Hyperparameters alone need no metadata.
+        """
+        if checkpoint.EXTRA not in saved and not full:
+            return
+        header = checkpoint.unpacked(saved.get(checkpoint.EXTRA))
+        if header.get("version") != checkpoint.STATE_VERSION:
+            raise StateError(
+                f"a state of version {checkpoint.STATE_VERSION}",
+                f"one of version {header.get('version')}",
+                "Load it with the release that saved it, or build the surrogate from the data.",
+            )
+        if full:
+            self._adopt(header)
+        own = checkpoint.unpacked(checkpoint.packed(self._header()))
+        compared = [k for k in own.keys() | header.keys() if full or k in WITHOUT_DATA]
+        differs = sorted(key for key in compared if own.get(key) != header.get(key))
+        if differs:
+            raise StateError(
+                f"a state of {own}",
+                f"{header} (different: {', '.join(differs)})",
+                "Load it into a surrogate built as the saved one was.",
+            )
+
     def _adopt(self, header: Mapping[str, Any]) -> None:
-        """Adapt to a saved state, given its metadata; families add to it."""
-        checkpoint.adopt(self, header)
+        """Adapt to a saved state, given its metadata; families add to it.
+
+        The saved standardisation, or its absence, is taken over if the constructor left it out.
+        """
+        kind = (header.get("transforms") or [None, None])[1]
+        old, name = self._frozen_outcomes, "outcome_transform"
+        if not self._outcomes_left_out or {kind, type(old).__name__} != {"Standardize", "NoneType"}:
+            return
+        if old is None:
+            self._lock.on_failure(lambda: delattr(self, name) if hasattr(self, name) else None)
+            self.outcome_transform = Standardize(m=self.num_outputs).to(self._like).eval()
+        else:
+            self._lock.on_failure(partial(setattr, self, name, old))
+            del self.outcome_transform
 
     def _header(self) -> dict[str, Any]:
         """Class, version and layout, which are checked when a state is loaded."""
