@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from bo_stream.surrogates.exact import ExactGP
     from bo_stream.surrogates.hsgp import HSGP
     from bo_stream.surrogates.node_wiski import NodeWISKI
-    from bo_stream.surrogates.online_sgpr import OnlineSGPR
+    from bo_stream.surrogates.online_sgpr import SVDGP, OnlineSGPR
     from bo_stream.surrogates.projected_wiski import ProjectedWISKI
     from bo_stream.surrogates.registry import register_surrogate, surrogate
-    from bo_stream.surrogates.svdgp import SVDGP
     from bo_stream.surrogates.trust_region import TrustRegionGP
     from bo_stream.surrogates.warped import WarpedGP
     from bo_stream.surrogates.wiski import WISKI
@@ -51,7 +50,7 @@ __all__ = [
 
 _HOMES = {
     "HSGP": "surrogates.hsgp",
-    "SVDGP": "surrogates.svdgp",
+    "SVDGP": "surrogates.online_sgpr",
     "WISKI": "surrogates.wiski",
     "Box": "campaign.space",
     "CaGP": "surrogates.cagp",

@@ -577,15 +577,11 @@ class StreamMLL(MarginalLogLikelihood):
         """Evidence (or bound) plus log priors."""
         return self.model._objective(profile_mean=False)[0] + log_prior(self.model)
 
-    def closure(self) -> Callable[[], Any]:
-        """A forward-backward closure of the negative objective, for BoTorch's optimizers."""
-        parameters = {n: p for n, p in self.named_parameters() if p.requires_grad}
-        return ForwardBackwardClosure(lambda: -self(), parameters)
-
     def climb(self, optimizer: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        """Run a user's optimizer, which takes this module and its `closure`."""
+        """Run one of BoTorch's optimizers, on the negative objective."""
+        parameters = {n: p for n, p in self.named_parameters() if p.requires_grad}
         self.train()
-        optimizer(self, closure=self.closure(), **options)
+        optimizer(self, closure=ForwardBackwardClosure(lambda: -self(), parameters), **options)
         self.eval()
 
 

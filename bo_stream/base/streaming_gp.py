@@ -2,7 +2,9 @@
 
 A family supplies its state before any data (`_empty_state`), how the state absorbs a batch
 (`_absorb`), the posterior process (`_build_process`), and the objective of its hyperparameters
-(`_objective`). BoTorch's interface is in `bo_stream.base.gaussian_model`.
+(`_objective`). BoTorch's interface is in `bo_stream.base.gaussian_model`. `FeatureGP` is the base
+of families that choose features; models of other outcomes are built around a surrogate, as a
+`CompositeModel`.
 
 Thread safety: any number of threads may compute posteriors while one thread observes or fits; each
 posterior is that before or after a change. Only one thread may write. `state_dict`, ``deepcopy``
@@ -19,10 +21,14 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple, Self, Unpack, cast
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, Unpack, cast
 
 import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.transformed import TransformedPosterior
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
@@ -39,7 +45,7 @@ from bo_stream.base.fitting import (
     fit_model,
     shortfall,
 )
-from bo_stream.base.gaussian_model import PosteriorSnapshot
+from bo_stream.base.gaussian_model import PosteriorSnapshot, missing
 from bo_stream.base.options import constructor_arguments
 from bo_stream.base.stream import (
     Derived,
@@ -50,6 +56,7 @@ from bo_stream.base.stream import (
     all_or_nothing,
     exclusive,
     fingerprint,
+    numbers_of,
 )
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
@@ -58,7 +65,17 @@ from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
 from bo_stream.mathematics.rows import Rows
 
-__all__ = ["PredictiveScore", "Promises", "StreamingGP", "check_noise_of_sums", "emptied", "fill"]
+__all__ = [
+    "GROWTH",
+    "CompositeModel",
+    "FeatureGP",
+    "PredictiveScore",
+    "Promises",
+    "StreamingGP",
+    "check_noise_of_sums",
+    "emptied",
+    "fill",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +106,11 @@ class Promises:
     takes_modules: bool = True
 
 
+GROWTH = 2.0
+"""A fit selects features again once the data have grown by this factor,"""
+ROUNDS = 2
+"""at most this many times, with a fit of the hyperparameters after each."""
+PREDICT = "To learn hyperparameters, call `fit`; to predict, `posterior`."
 WITHOUT_DATA = ("class", "version", "dim", "outputs", "noise", "kernel")
 """Entries of a header that must match if only hyperparameters are loaded."""
 LEAST_NOISE = 1e-12
@@ -482,6 +504,10 @@ class StreamingGP(checkpoint.Saveable, Fittable):
         constant = cast(ConstantMean, self.mean_module).constant
         return constant.double().reshape(-1).expand(self._like.shape)
 
+    def _numbers(self) -> Tensor:
+        """All hyperparameters, flat, with a digest of the kernel's settings; see `numbers_of`."""
+        return numbers_of(self.covar_module, self.likelihood, self.mean_module).to(self._like)
+
     def _prior(self) -> Prior:
         """The current hyperparameters, differentiable."""
         return Prior(self.covar_module, self._noise_scale(), self._prior_mean())
@@ -792,6 +818,198 @@ class StreamingGP(checkpoint.Saveable, Fittable):
         if self._like.device != before:
             self.refresh()
         return self
+
+
+class FeatureGP(StreamingGP):
+    """A surrogate whose `fit` selects features for the hyperparameters it finds.
+
+    Its state is a set of sums over features (`bo_stream.mathematics.sums`), and either a buffer of
+    the first points or sums that hold for any features, from which the sums over others follow
+    exactly.
+
+    If a fit is interrupted, the best hyperparameters found under the features in use are kept.
+    """
+
+    conditions_up_to = 64
+    opening: int
+
+    @abstractmethod
+    def _suited_features(self) -> Any:
+        """The best features for the current hyperparameters: an argument of `state.chosen`."""
+
+    @abstractmethod
+    def _features_outdated(self) -> bool:
+        """Whether the features in use should be replaced."""
+
+    def _can_select(self) -> bool:
+        """Whether other features can be selected."""
+        return self._all_buffered
+
+    @property
+    def _all_buffered(self) -> bool:
+        """Whether all points seen are still buffered."""
+        return bool(self.state.holds_all(self.num_observed))
+
+    def _check_selectable(self, remedy: str) -> None:
+        """Refuse to select features if points are no longer buffered.
+
+        Raises:
+            StateError: naming the remedy.
+        """
+        if not self._all_buffered:
+            raise StateError(
+                "all points seen to be buffered, so that the features can be replaced",
+                f"{self.num_observed} seen and at most {self._sizes()['w']} buffered",
+                remedy,
+            )
+
+    @all_or_nothing
+    def _select(self, features: Any) -> None:
+        """Replace the features of a state whose points are all buffered."""
+        self._replace(state=self.state.chosen(features, self.num_observed))
+
+    def _search(self, max_evals: int | None) -> FitReport:
+        """Hyperparameters, and features for them while they can be selected.
+
+        Without evaluations left after a selection, which takes none, the report holds the value
+        under the previous features.
+        """
+        report = super()._search(max_evals)
+        due = self.num_observed >= GROWTH * float(self.state.chosen_at)
+        for _ in range(ROUNDS if due and self._can_select() else 0):
+            if not self._features_outdated():
+                break
+            self._select(self._suited_features())
+            left = None if max_evals is None else max_evals - report.evaluations
+            if left == 0:
+                break
+            report = report.and_then(super()._search(left))
+        return report
+
+    def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Select features for loaded hyperparameters, if that is possible."""
+        loaded = saved is not None and self.num_observed > 0
+        if loaded and self._can_select() and self._features_outdated():
+            self._select(self._suited_features())
+
+
+class CompositeModel(checkpoint.Saveable, Model):
+    """Base of models that predict from the posterior of a surrogate of their own.
+
+    Attributes:
+        model: The surrogate.
+    """
+
+    model: StreamingGP
+
+    def _streams(self) -> list[StreamingGP]:
+        """All surrogates."""
+        return [self.model]
+
+    def _share_lock(self) -> None:
+        for stream in self._streams():
+            stream._lock = self._lock
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("train_inputs", "train_targets"):
+            raise missing(name, PREDICT)
+        return super().__getattr__(name)
+
+    def forward(self, X: Tensor) -> NoReturn:
+        """Refuse: `posterior` predicts.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError("a posterior to be asked for", "a call of the model", PREDICT)
+
+    @property
+    def batch_shape(self) -> Size:
+        """Empty."""
+        return Size()
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs of the surrogate."""
+        return self.model.num_outputs
+
+    @property
+    def num_observed(self) -> int:
+        """Number of observations absorbed."""
+        return self.model.num_observed
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> GPyTorchPosterior | TransformedPosterior:
+        """The joint posterior of the latent functions, independent across outputs.
+
+        Args:
+            X: ``batch_shape x q x d`` raw points.
+            output_indices: Outputs to return, all by default.
+            observation_noise: True adds the noise of a typical future outcome, and a Tensor
+                ``batch_shape x q x m`` is added as it is, on the latent scale.
+            posterior_transform: Applied last.
+        """
+        if observation_noise is True:
+            observation_noise = self._noise_at(X)
+        return self.model.posterior(X, output_indices, observation_noise, posterior_transform)
+
+    def _noise_at(self, X: Tensor) -> bool | Tensor:
+        """Noise variances of typical future outcomes; True for the surrogate's typical noise."""
+        return True
+
+    def _shared_arguments(self, inputs: str) -> dict[str, Any]:
+        """Those that every composite model has; ``inputs`` is the name of the points."""
+        model = self.model
+        return {
+            inputs: torch.empty(0, model._dim, dtype=model.dtype),
+            "surrogate": type(model),
+            "bounds": model.bounds,
+            "covar_module": model.covar_module,
+            "input_transform": getattr(model, "input_transform", None),
+            **model._options(),
+        }
+
+    @all_or_nothing
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load hyperparameters and, if it has no data, everything; on an error nothing changes.
+
+        As in `StreamingGP.load_state_dict`.
+
+        Raises:
+            StateError: if the saved state does not match this model.
+        """
+        whole = strict or checkpoint.EXTRA in state_dict
+        saved = checkpoint.unpacked(state_dict.get(checkpoint.EXTRA))
+        mine = checkpoint.unpacked(self.get_extra_state())
+        alike = saved.keys() == mine.keys() and all(saved[k] == mine[k] for k in self._header())
+        differ = sorted(self.state_dict().keys() ^ state_dict.keys()) if strict else []
+        if differ or (whole and not alike):
+            raise StateError(f"the state of {mine}", f"{saved} {differ}", "Build it alike.")
+        data = saved if whole and not self.num_observed else None
+        before = [p.detach().clone() for p in self.model.parameters()]
+        result = self.model.load_state_dict(checkpoint.entries(state_dict, "model."), strict)
+        changed = not all(map(torch.equal, self.model.parameters(), before))
+        self._load(state_dict, data, changed)
+        return result
+
+    @abstractmethod
+    def _load(
+        self, state: Mapping[str, Any], data: Mapping[str, Any] | None, changed: bool
+    ) -> None:
+        """Load what is saved beside the surrogate, which is loaded before.
+
+        Args:
+            state: A saved `state_dict`.
+            data: Its metadata, if all data are to be loaded; else what fits learn is.
+            changed: Whether hyperparameters of the surrogate have changed.
+        """
 
 
 @lasting

@@ -18,10 +18,9 @@ from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from bo_stream.base import checkpoint
-from bo_stream.base.composite import CompositeModel
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.fitting import FitReport, Surprise
-from bo_stream.base.streaming_gp import StreamingGP, emptied, fill
+from bo_stream.base.streaming_gp import CompositeModel, StreamingGP, emptied, fill
 from bo_stream.campaign.effort import FitPolicy, Row, least_growth
 from bo_stream.campaign.history import Log
 from bo_stream.campaign.outcomes.outcome import Observations, least_learned

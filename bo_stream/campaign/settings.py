@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cas
 from botorch.models.model import Model
 from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
 
-from bo_stream.base.composite import CompositeModel
 from bo_stream.base.options import from_plain, to_plain
-from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.streaming_gp import CompositeModel, StreamingGP
 from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import Decision

@@ -35,7 +35,7 @@ from bo_stream.base.fitting import (
     profiled_mean,
 )
 from bo_stream.base.options import CommonOptions, from_plain
-from bo_stream.base.stream import Derived, all_or_nothing, numbers_of
+from bo_stream.base.stream import Derived, all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError
 from bo_stream.mathematics.computation_aware import (
@@ -138,10 +138,6 @@ class CaGP(StreamingGP):
 
     def _empty_state(self) -> CaGPState:
         return CaGPState.empty(self._dim, self.actions.follows_hyperparameters, self._numbers())
-
-    def _numbers(self) -> Tensor:
-        """All hyperparameters, flat."""
-        return numbers_of(self.covar_module, self.likelihood, self.mean_module).to(self._like)
 
     @property
     def S(self) -> ActionMatrix:

@@ -21,7 +21,7 @@ from bo_stream.base.checks import sizes_of
 from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, LogNormals
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.stream import Derived, Key
-from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
+from bo_stream.base.streaming_gp import FeatureGP, Promises, check_noise_of_sums
 from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.mathematics import sines
 from bo_stream.mathematics.autograd import attach
@@ -41,7 +41,6 @@ from bo_stream.mathematics.process import (
 from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.sine_states import FEW_INPUTS, FrequencyState, HilbertState
 from bo_stream.mathematics.sines import Basis
-from bo_stream.surrogates.feature_gp import FeatureGP
 
 __all__ = ["HSGP"]
 

@@ -20,7 +20,7 @@ from bo_stream.base.checks import sizes_of
 from bo_stream.base.fitting import FitReport, fit_model
 from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.stream import all_or_nothing
-from bo_stream.base.streaming_gp import Promises
+from bo_stream.base.streaming_gp import GROWTH, Promises
 from bo_stream.errors import InputError
 from bo_stream.mathematics.grid import Grid, GridState
 from bo_stream.mathematics.process import ConditionedProcess, PosteriorProcess, Process
@@ -33,7 +33,6 @@ from bo_stream.mathematics.projected import (
 )
 from bo_stream.mathematics.rows import Rows
 from bo_stream.surrogates.exact import ExactGP
-from bo_stream.surrogates.feature_gp import GROWTH
 from bo_stream.surrogates.wiski import WISKI
 
 __all__ = ["ProjectedWISKI"]

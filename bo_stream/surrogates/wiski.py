@@ -21,7 +21,7 @@ from bo_stream.base.checks import checked_bounds
 from bo_stream.base.fitting import FitReport
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.stream import all_or_nothing
-from bo_stream.base.streaming_gp import Promises, check_noise_of_sums
+from bo_stream.base.streaming_gp import FeatureGP, Promises, check_noise_of_sums
 from bo_stream.errors import BoundsError, GridWarning, InputError, StateError, UnsupportedError
 from bo_stream.mathematics.grid import Grid, GridState, pair_count
 from bo_stream.mathematics.grid_evidence import (
@@ -36,7 +36,6 @@ from bo_stream.mathematics.grid_evidence import (
 from bo_stream.mathematics.kernels import is_product, is_stationary
 from bo_stream.mathematics.process import Process
 from bo_stream.mathematics.rows import Rows
-from bo_stream.surrogates.feature_gp import FeatureGP
 
 __all__ = ["WISKI"]
 
