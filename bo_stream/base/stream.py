@@ -32,8 +32,8 @@ from gpytorch.priors import Prior
 from torch import Tensor, nn
 
 from bo_stream.mathematics.autograd import lasting
-from bo_stream.mathematics.rows import Rows
 from bo_stream.mathematics.shapes import (
+    Rows,
     loaded,
     moved,
     nested,

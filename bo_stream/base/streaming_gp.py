@@ -63,7 +63,7 @@ from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 
 __all__ = [
     "GROWTH",

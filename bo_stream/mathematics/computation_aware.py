@@ -51,8 +51,7 @@ from bo_stream.mathematics.autograd import refused
 from bo_stream.mathematics.kernels import Scaled, stationary
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import Path, noisy, prior_path
-from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import nested, shaped
+from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = [
     "ActionBasis",

@@ -34,8 +34,7 @@ from bo_stream.mathematics.inducing import (
 )
 from bo_stream.mathematics.linalg import bordered, chol_psd, lower_factor
 from bo_stream.mathematics.process import KernelBasis, Process
-from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import nested, shaped
+from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = ["DecoupledState"]
 

@@ -21,14 +21,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.mathematics.autograd import Pullback, lasting_property, leaf, pullback
+from bo_stream.mathematics.autograd import Pullback, lasting_property, leaf, pullback, twice
 from bo_stream.mathematics.joint import sloped_product
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sums import BufferedStatistics
@@ -353,11 +353,7 @@ class GridFeatures(ABC):
 
     def features(self, X: Tensor) -> Tensor:
         """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
-        places = self.grid.place(X)
-        if not places.requires_grad:
-            return self.rows_at(places, slopes=False).squeeze(-2)
-        rows: Tensor = _Features.apply(places, self)
-        return rows
+        return self.rows_at(self.grid.place(X), slopes=False).squeeze(-2)
 
     def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
         """As `FeatureMap.sloped`."""
@@ -388,31 +384,17 @@ class NodeFeatures(GridFeatures):
         """As `rows_at`, from what `Grid.cubics` gives at the places."""
         index = Interpolation(self.grid.sizes, start, weights).index
         rows = outer(weights)
-        if rows.requires_grad:
-            return rows @ self.values[index]
         flat = index.unsqueeze(-2).expand(rows.shape).reshape(-1, rows.shape[-1])
-        sums = F.embedding_bag(
-            flat, self.values, per_sample_weights=rows.view(flat.shape), mode="sum"
-        )
-        return sums.view(*rows.shape[:-1], self.values.shape[-1])
 
+        def summed(rows: Tensor) -> Tensor:
+            sums = F.embedding_bag(
+                flat, self.values, per_sample_weights=rows.reshape(flat.shape), mode="sum"
+            )
+            return sums.view(*rows.shape[:-1], self.values.shape[-1])
 
-class _Features(torch.autograd.Function):
-    """Features at places on the grid, whose derivatives are computed with the values."""
-
-    @staticmethod
-    def forward(ctx: Any, places: Tensor, basis: GridFeatures) -> Tensor:
-        rows = basis.rows_at(places, slopes=ctx.needs_input_grad[0])
-        ctx.save_for_backward(rows[..., 1:, :], places)
-        ctx.basis = basis
-        return rows[..., 0, :].clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        slopes, places = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            slopes = ctx.basis.rows_at(places, slopes=True)[..., 1:, :]
-        return (slopes @ grad.unsqueeze(-1)).squeeze(-1), None
+        if rows.requires_grad:
+            return twice(summed, lambda rows: rows @ self.values[index], rows)
+        return summed(rows)
 
 
 # -- sums over the nodes -------------------------------------------------------------------------

@@ -36,8 +36,7 @@ from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import Prior, values_between
 from bo_stream.mathematics.linalg import bordered, chol_psd, inverse_factor
 from bo_stream.mathematics.process import KernelBasis, Process
-from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import nested, shaped
+from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = [
     "Batch",

@@ -18,8 +18,7 @@ from bo_stream.mathematics.evidence import factorise, root_gradient, under_root
 from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
-from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.shapes import Rows, shaped
 from bo_stream.mathematics.sums import GeneralStatistics, far
 
 __all__ = ["NodeState", "absorb", "node_evidence", "node_process"]

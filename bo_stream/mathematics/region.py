@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.autograd import lasting_property
-from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import nested, shaped
+from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = [
     "WINDOW",

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from bo_stream.errors import StateError
 from bo_stream.mathematics.evidence import OutputStatistics
-from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import nested, shaped
+from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = [
     "BufferedStatistics",

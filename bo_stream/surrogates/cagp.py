@@ -50,7 +50,7 @@ from bo_stream.mathematics.computation_aware import (
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.linalg import REPAIR, bordered
 from bo_stream.mathematics.process import Process, warn_if_missed
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 
 __all__ = ["CaGP"]
 

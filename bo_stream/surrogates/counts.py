@@ -42,8 +42,7 @@ from bo_stream.mathematics.outcomes import (
     expected,
     fine_nodes,
 )
-from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import loaded, nested, shaped
+from bo_stream.mathematics.shapes import Rows, loaded, nested, shaped
 from bo_stream.surrogates.registry import FAMILIES, family_named, for_targets
 
 __all__ = ["CountGP", "CountState", "OutcomePrediction", "batch_sites"]

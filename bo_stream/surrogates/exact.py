@@ -24,7 +24,7 @@ from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import CategoricalMatern, cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process, warn_if_missed
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 
 __all__ = ["ExactGP", "MaternGP"]
 

@@ -38,7 +38,7 @@ from bo_stream.mathematics.process import (
     unconditioned,
     warn_if_saturated,
 )
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 from bo_stream.mathematics.sine_states import FEW_INPUTS, FrequencyState, HilbertState
 from bo_stream.mathematics.sines import Basis
 

@@ -22,7 +22,7 @@ from bo_stream.mathematics.nodes import (
     node_process,
 )
 from bo_stream.mathematics.process import PosteriorProcess, Process, unconditioned
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 
 __all__ = ["NodeWISKI"]
 

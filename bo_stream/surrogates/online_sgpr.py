@@ -38,8 +38,7 @@ from bo_stream.mathematics.inducing import (
 from bo_stream.mathematics.kernels import cross_kernel
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
 from bo_stream.mathematics.process import Process
-from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import nested, shaped
+from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = ["LastUpdate", "OnlineSGPR", "SVDGP"]
 

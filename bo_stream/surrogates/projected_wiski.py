@@ -31,7 +31,7 @@ from bo_stream.mathematics.projected import (
     gradient_step,
     moved,
 )
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 from bo_stream.surrogates.exact import ExactGP
 from bo_stream.surrogates.wiski import WISKI
 

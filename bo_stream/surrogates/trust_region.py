@@ -34,7 +34,7 @@ from bo_stream.mathematics.exact import (
     maximised,
     solved,
 )
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 from bo_stream.surrogates.exact import MaternGP
 
 __all__ = ["TrustRegionGP"]

@@ -31,8 +31,7 @@ from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
 from bo_stream.mathematics import warp as warps
 from bo_stream.mathematics.exact import Array, Evidence, LatentProcess
 from bo_stream.mathematics.outcomes import expected
-from bo_stream.mathematics.rows import Rows
-from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.shapes import Rows, shaped
 from bo_stream.surrogates.exact import MaternGP
 
 __all__ = ["OutcomeWarp", "WarpedGP", "WarpedPosterior"]

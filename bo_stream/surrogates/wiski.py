@@ -35,7 +35,7 @@ from bo_stream.mathematics.grid_evidence import (
 )
 from bo_stream.mathematics.kernels import is_product, is_stationary
 from bo_stream.mathematics.process import Process
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 
 __all__ = ["WISKI"]
 

@@ -22,7 +22,7 @@ from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.inducing import Batch
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.process import KernelBasis, Process
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 from experiments.common.baselines.variational import (
     Before,
     Inducing,

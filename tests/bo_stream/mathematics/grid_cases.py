@@ -19,7 +19,7 @@ from torch import Size, Tensor
 from bo_stream.mathematics.grid import Grid, GridState, Interpolation
 from bo_stream.mathematics.grid_evidence import grid_evidence, grid_process
 from bo_stream.mathematics.kernels import Prior
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 from bo_stream.testing.oracles import DenseGP
 from tests.bo_stream.surrogates.wiski_oracle import dense_rows, nodes_for
 

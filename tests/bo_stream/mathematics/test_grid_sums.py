@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.grid import REACH, Grid, GridState, column_pairs, matrix_of
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 

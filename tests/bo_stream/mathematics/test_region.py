@@ -7,7 +7,7 @@ import torch
 
 from bo_stream.mathematics import region as regions
 from bo_stream.mathematics.region import WINDOW, Geometry, TrustRegionState, window_of
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 
 BOX = torch.tensor([[0.0, -1.0, 2.0], [1.0, 1.0, 5.0]], dtype=torch.float64)
 WIDTH = BOX[1] - BOX[0]

@@ -4,7 +4,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bo_stream.mathematics.inducing import InducingState, SparsePrior
-from bo_stream.mathematics.rows import Rows
+from bo_stream.mathematics.shapes import Rows
 
 
 def sample(n, most, parts=1):
