@@ -6,6 +6,7 @@ are printed in one line.
 
 from __future__ import annotations
 
+import gc
 import io
 import shlex
 import sys
@@ -24,6 +25,9 @@ TEMPLATE = Path(__file__).with_name("template.toml")
 
 DAMAGED, REFUSED = 1, 2
 """Exit codes for a damaged store, and of a command that is refused."""
+
+RARELY = 50_000
+"""Number of new objects after which garbage is looked for: imports make many, and no garbage."""
 
 EXTRAS = {
     "rich": "cli",
@@ -59,7 +63,7 @@ def _choice(text: str) -> Any:
     try:
         return tomllib.loads(f"choice = {text}")["choice"]
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"Expected a table of TOML; got {text} ({error}).") from error
+        raise typer.BadParameter(f"Expected a table of TOML; got {text} ({error}).") from error
 
 
 def _bounds(text: str) -> tuple[str, tuple[float, float]]:
@@ -114,6 +118,7 @@ def start(args: list[str]) -> None:
     Args:
         args: Arguments after the program's name.
     """
+    gc.set_threshold(RARELY)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a console may lack characters of names
             stream.reconfigure(errors="replace")
