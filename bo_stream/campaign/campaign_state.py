@@ -119,12 +119,12 @@ class CampaignState:
     def free_places(self) -> Tensor:
         """Rows of the pool that may be proposed; empty in a box."""
         space = self.settings.space
-        if not isinstance(space, Pool):
+        if not isinstance(space, Pool) or self.engine.feasible.places is None:
             return torch.empty(0, dtype=torch.long)
-        free = torch.from_numpy(self.engine.feasible.holds(space.place_values))
         unused = {"withdrawn", "told"} if space.repeats else {"withdrawn"}
-        free[[t.place for t in self.history.trials if t.status not in unused]] = False
-        return free.nonzero().squeeze(-1)
+        taken = {t.place for t in self.history.trials if t.status not in unused}
+        rows = self.engine.feasible.places[1]
+        return rows[[row not in taken for row in rows.tolist()]]
 
     @property
     def observations(self) -> Observations:

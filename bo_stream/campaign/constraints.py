@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_stream.campaign.space.spaces import Category, SpaceOfInputs
+from bo_stream.campaign.space.spaces import Category, Pool, SpaceOfInputs
 from bo_stream.errors import InputError
 from bo_stream.mathematics.autograd import lasting_property
 
@@ -224,6 +224,14 @@ class FeasibleSet:
                 )
             inside &= answer.astype(bool)
         return inside
+
+    @lasting_property
+    def places(self) -> tuple[Tensor, Tensor] | None:
+        """Feasible places of a pool, ``P x d``, and their rows, ``P``; None in a box."""
+        if not isinstance(self.space, Pool):
+            return None
+        rows = torch.from_numpy(self.holds(self.space.place_values)).nonzero()[:, 0]
+        return self.space.points[rows], rows
 
     @lasting_property
     def domain(self) -> Domain:

@@ -25,7 +25,6 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.outcomes.front import searched
 from bo_stream.campaign.outcomes.outcome import Observations
-from bo_stream.campaign.space import Pool
 from bo_stream.scores import probability_higher
 from bo_stream.surrogates.trust_region import TrustRegionGP
 
@@ -175,7 +174,6 @@ def recommended(
             predictions average over.
         count: Number of points.
     """
-    space = feasible.space
 
     def higher(X: Tensor, others: Tensor) -> Tensor:
         return probability_higher(model, X, others, kernels[1]).unsqueeze(0)
@@ -187,11 +185,9 @@ def recommended(
         known = told_at(X, data.X, data.Y[:, 0]) > -torch.inf
         return torch.where(known, means(X), -torch.inf)
 
-    if isinstance(space, Pool):
-        rows = torch.from_numpy(feasible.holds(space.place_values)).nonzero()[:, 0]
-        X = space.points.to(data.X)[rows]
-        candidates = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
-        return rows[candidates.best(count, None)]
+    if feasible.places is not None:
+        X, rows = feasible.places[0].to(data.X), feasible.places[1]
+        return rows[Candidates(X, told(X), means(X).unsqueeze(-1), higher).best(count, None)]
     best, region = _best(model, feasible, data, kernels[0])
     local = isinstance(model, TrustRegionGP)  # recommends a measured point itself
     if count == 1 and local:
@@ -220,7 +216,7 @@ def region_of_best(model: StreamingGP, feasible: FeasibleSet, data: Observations
     None where the recommendation is no polynomial's.
     """
     few = len(data.X) < MANY or data.counts
-    if few or isinstance(feasible.space, Pool) or not feasible.is_box:
+    if few or feasible.places is not None or not feasible.is_box:
         return None
     return _best(model, feasible, data, None)[1]
 
@@ -270,18 +266,18 @@ def gains_ahead(
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
     from acquisitions.thompson import drawn_at
 
-    space, near = feasible.space, data.best()
-    options: dict[str, Any] = {"samples": PLACES, "explore": 0.0, "near": near}
+    near = data.best()
+    options: dict[str, Any] = {"samples": PLACES, "explore": 0.0, "ensemble": ensemble}
     processes = [model.process()] if ensemble is None else ensemble.processes(model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        if isinstance(space, Pool):
-            rows = space.points.to(X)[torch.from_numpy(feasible.holds(space.place_values))]
-            sampling = ThompsonSampling(model, ensemble=ensemble, **options)
-            places = rows[sampling.select(rows, min(PLACES, len(rows)))]
+        if feasible.places is not None:
+            pool = feasible.places[0].to(X)
+            sampling = ThompsonSampling(model, **options)
+            places = pool[sampling.select(pool, min(PLACES, len(pool)))]
         else:
-            options["domain"] = feasible.domain
-            places = ThompsonSampling(model, ensemble=ensemble, **options).propose(PLACES)
+            sampling = ThompsonSampling(model, domain=feasible.domain, near=near, **options)
+            places = sampling.propose(PLACES)
             near = near[feasible.domain.contains(near)]
         counts = [SAMPLES] if ensemble is None else ensemble.counts(SAMPLES)
         points, back = torch.cat([X, near, places]).unique(dim=0, return_inverse=True)
@@ -302,10 +298,6 @@ def largest_gains(
         feasible: Where to look.
         observed: Points with outcomes, ``n x d``.
     """
-    space = feasible.space
-    if isinstance(space, Pool):
-        X = space.points.to(observed)[torch.from_numpy(feasible.holds(space.place_values))]
-        return gains(X).amax(-1)
 
     def best(X: Tensor) -> Tensor:
         return gains(X).topk(min(STARTS, len(X)), -1).indices.T.flatten()

@@ -304,10 +304,8 @@ def _candidates(
     predictions: OutcomePredictions, where: FeasibleSet, data: Observations, least: float
 ) -> tuple[Tensor, Tensor | None]:
     """Feasible points of a pool, and their rows; or the measured and the best points of a box."""
-    space = where.space
-    if isinstance(space, Pool):
-        rows = torch.from_numpy(where.holds(space.place_values)).nonzero()[:, 0]
-        return space.points.to(data.X)[rows], rows
+    if where.places is not None:
+        return where.places[0].to(data.X), where.places[1]
 
     def best(X: Tensor) -> Tensor:
         return predictions.at(X).best(least)

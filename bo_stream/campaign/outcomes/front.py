@@ -144,16 +144,19 @@ class PredictedOutcomes:
 
 @torch.no_grad()
 def searched(best: Callable[[Tensor], Tensor], where: FeasibleSet, observed: Tensor) -> Tensor:
-    """The best points of a box, ``k x d``, the best one first.
+    """The best points, ``k x d``, the best one first.
 
-    Candidates are the observed points and a sequence over the box, then steps about the best of
-    them. It leaves torch's generator alone.
+    Candidates are all places of a pool; in a box the observed points and a sequence over it, then
+    steps about the best of them. It leaves torch's generator alone.
 
     Args:
         best: Rows of the best of some points ``n x d``, the best one first.
         where: Where to look.
         observed: ``n x d`` points with outcomes.
     """
+    if where.places is not None:
+        X = where.places[0].to(observed)
+        return X[best(X)]
     domain = where.domain
     with seeded(0, observed.device):
         X = torch.cat([domain.snapped(observed.to(domain.bounds)), domain.sequence(0, 0, OVERVIEW)])
