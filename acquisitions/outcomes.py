@@ -26,6 +26,7 @@ from torch import Tensor
 
 from acquisitions.build import build, sampler_for
 from acquisitions.domain import Domain
+from acquisitions.thompson import LOCAL, SPREAD, candidates, distinct_winners
 from bo_stream.base.gaussian_model import shift_and_scale, standardised
 
 __all__ = ["WithCompletion", "OutcomeAcquisition", "SampledOutcomes", "log_completion"]
@@ -33,12 +34,11 @@ __all__ = ["WithCompletion", "OutcomeAcquisition", "SampledOutcomes", "log_compl
 CAUTION = 3.0
 """Power of the probability that an evaluation is completed; see `WithCompletion`."""
 
-CANDIDATES, TOGETHER = 1024, 64
-"""Points that samples of large batches are compared at, and number of trials that are chosen among
-them."""
+TOGETHER = 64
+"""Number of trials of large batches that are chosen among the same candidates."""
 
 STEPS = (0.2, 0.05, 0.01)
-"""Standard deviations of the steps of half of these points from observed ones, in widths."""
+"""Standard deviations of the steps of half of the candidates from observed ones, in widths."""
 
 SAMPLES = 128
 """Number of samples of the posterior, unless it is given."""
@@ -198,7 +198,7 @@ class SampledOutcomes:
     """The best point of a sample of all outcomes, with random weights, for each trial.
 
     Of several objectives the weighted minimum counts, each in units of its range in the sample;
-    what breaks constraints comes last. Costs O(c^3) for every 64 trials, with c = 1,024.
+    what breaks constraints comes last. Costs O(c^3) for every 64 trials, with c = 1,000 candidates.
 
     Args:
         model: A model with an output for every outcome, and perhaps one of completion.
@@ -226,19 +226,18 @@ class SampledOutcomes:
         self.models = [cast(Model, one) for one in model.models]
         self.objectives, self.constraints, self.outcomes = objectives, constraints, outcomes
         self.domain = domain or Domain.of(bounds)
-        self.observed = self.domain.snapped(observed)
+        X = self.domain.snapped(observed)
+        self.near = X[self.domain.contains(X)]
 
     @torch.no_grad()
     def propose(self, q: int) -> Tensor:
         """``q x d`` points of the feasible set, which repeat once no further one is left."""
-        found: list[Tensor] = []
-        for first in range(0, q, TOGETHER):
-            points = self._candidates()
-            if found:
-                again = (points.unsqueeze(1) == torch.cat(found)).all(-1).any(-1)
-                points = points if bool(again.all()) else points[~again]
-            found.append(points[self._chosen(points, min(TOGETHER, q - first))])
-        return torch.cat(found)
+        found = self.domain.bounds[:0]
+        while len(found) < q:
+            points = candidates(self.domain, self.near, STEPS)[: SPREAD + LOCAL].unique(dim=0)
+            count = min(TOGETHER, q - len(found), len(points))
+            found = torch.cat([found, points[self._chosen(points, count)]])
+        return self.domain.distinct(found, found[:0])
 
     @torch.no_grad()
     def select(self, points: Tensor, q: int) -> Tensor:
@@ -246,18 +245,8 @@ class SampledOutcomes:
         parts = torch.randperm(len(points)).tensor_split(q)
         return torch.cat([rows[self._chosen(points[rows], 1)] for rows in parts])
 
-    def _candidates(self) -> Tensor:
-        spread = self.domain.spread(CANDIDATES // 2)
-        inside = self.observed[self.domain.contains(self.observed)]
-        if not len(inside):
-            return spread
-        centres = inside[torch.randint(len(inside), (CANDIDATES // 2,))]
-        sd = torch.tensor(STEPS).to(centres)[torch.randint(len(STEPS), (len(centres), 1))]
-        near = self.domain.perturbed(centres, sd)
-        return torch.cat([spread, near]).unique(dim=0)
-
     def _chosen(self, points: Tensor, q: int) -> Tensor:
-        """Rows of the best points of ``q`` samples, each of them once before any is repeated."""
+        """Rows of the best points of ``q`` samples, each of them once."""
         draws = [m.posterior(points).rsample(torch.Size([q]))[..., 0] for m in self.models]
         samples = torch.stack(draws[: self.outcomes], -1)  # q x n x m
         values = samples[..., : self.objectives]
@@ -272,8 +261,4 @@ class SampledOutcomes:
         if len(self.models) > self.outcomes:
             completed = log_completion(self.models[self.outcomes], points.unsqueeze(-2))[:, 0]
             score = torch.where(torch.rand(q, 1).to(score) < completed.exp(), score, score - 2.0)
-        rows: list[int] = []
-        for one in score:
-            one[rows[len(rows) // len(points) * len(points) :]] = -torch.inf
-            rows.append(int(one.argmax()))
-        return torch.tensor(rows)
+        return torch.tensor(distinct_winners(score.mT, q))

@@ -154,7 +154,8 @@ class ThompsonSampling:
         if wanted:
             optima = self._maximisers(min(self.samples, wanted))
             self._near = torch.cat([optima, self._near])[: 2 * self.samples]
-            X = torch.cat([X, self._repeated(optima, wanted)])
+            again = torch.randperm(len(optima)).repeat(-(-wanted // len(optima)))[:wanted]
+            X = torch.cat([X, optima[again]])
         X = torch.cat([X, self.domain.uniform(q - not_uniform)])
         return self._distinct(X)[torch.randperm(q)].to(self._like)
 
@@ -245,11 +246,6 @@ class ThompsonSampling:
             return found
         return maximised(draws, candidates(self.domain, self._near), self.domain, self._lengths)[0]
 
-    def _repeated(self, optima: Tensor, q: int) -> Tensor:
-        """Maximisers in random order, then again in turn, moved a little: ``q x d``."""
-        X = optima[torch.randperm(len(optima))].repeat(-(-q // len(optima)), 1)[:q]
-        return torch.cat([X[: len(optima)], self._moved(X[len(optima) :])])
-
     def _about(self, region: Tensor, count: int) -> Tensor:
         """Feasible points of an ellipsoid, at distances that are uniform, ``count x d``."""
         centre, radii = region
@@ -258,18 +254,11 @@ class ThompsonSampling:
         P = radii * P * distances / P.norm(dim=-1, keepdim=True).clamp_min(1e-300)
         return self.domain.moved(centre.expand_as(P), P * self.domain.continuous)
 
-    def _moved(self, X: Tensor) -> Tensor:
-        """Points about others."""
-        P = torch.randn_like(X) * self.jitter * self._lengths * self.domain.continuous
-        return self.domain.moved(X, P)
-
     def _distinct(self, X: Tensor) -> Tensor:
-        """The batch with equal points moved apart, or replaced by uniform ones."""
-        again = self.domain.repeats(X, X[:0])
-        if not bool(again.any()):
-            return X
-        X = X.masked_scatter(again.unsqueeze(-1), self._moved(X[again]))
-        return self.domain.distinct(X, X[:0])
+        """The batch with repeated points moved a little, or else replaced by uniform ones."""
+        again = self.domain.repeats(X, X[:0]).unsqueeze(-1)
+        P = torch.randn_like(X) * self.jitter * self._lengths * self.domain.continuous
+        return self.domain.distinct(self.domain.moved(X, P * again), X[:0])
 
     def _usable(self, near: Tensor | None) -> Tensor:
         """Those of some raw points that are feasible."""
@@ -419,18 +408,19 @@ def _root(C: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def candidates(domain: Domain, near: Tensor) -> Tensor:
-    """Points of the box, and perturbations of good points, ``P x d``.
+def candidates(domain: Domain, near: Tensor, deviations: Sequence[float] = STEPS) -> Tensor:
+    """Points of the box, perturbations of good points, and these, ``P x d``.
 
     Args:
         domain: The feasible set.
-        near: Good feasible points, ``n' x d``; they are among the candidates.
+        near: Good feasible points, ``n' x d``; they are the last of the candidates.
+        deviations: Standard deviations of perturbations, in widths of the box.
     """
     if not len(near):
         return domain.spread(SPREAD + LOCAL)
     X = domain.spread(SPREAD)
     about = near.repeat(-(-LOCAL // len(near)), 1)[:LOCAL]
-    steps = torch.tensor(STEPS).to(about)[torch.randint(len(STEPS), (len(about), 1))]
+    steps = torch.tensor(deviations).to(about)[torch.randint(len(deviations), (len(about), 1))]
     return torch.cat([X, domain.perturbed(about, steps, min(1.0, MOVING / domain.dim)), near])
 
 
