@@ -79,7 +79,7 @@ def _plain(best_f: float | Tensor) -> bool:
     return not isinstance(best_f, Tensor) or best_f.numel() == 1
 
 
-def _smoothing(model: Model, changes: Mapping[str, Any]) -> dict[str, float]:
+def _smoothing(model: Model, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The width of BoTorch's smoothed maximum, in the units of the model's outcome."""
     if changes.keys() & {"objective", "posterior_transform"}:
         return {}
@@ -94,20 +94,16 @@ def _qucb(
     beta: float = 4.0,
     **kw: Any,
 ) -> AcquisitionFunction:
-    about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
-    if not kw and offered(model):
-        return ClosedUpperConfidenceBound(cast(GaussianModel, model), beta, **about)
-    return qUpperConfidenceBound(model, beta, **about, **kw)
+    closed = not kw and offered(model)
+    make = ClosedUpperConfidenceBound if closed else qUpperConfidenceBound
+    return make(model, beta, sampler=sampler, X_pending=X_pending, **kw)
 
 
 def _ei(
     model: Model, *, best_f: float | Tensor, X_pending: Tensor | None = None, **kw: Any
 ) -> AcquisitionFunction:
-    acqf = (
-        ClosedExpectedImprovement(cast(GaussianModel, model), best_f)
-        if not kw and _plain(best_f) and scales(model)
-        else ExpectedImprovement(model, best_f, **kw)
-    )
+    closed = not kw and _plain(best_f) and scales(model)
+    acqf = (ClosedExpectedImprovement if closed else ExpectedImprovement)(model, best_f, **kw)
     if X_pending is not None:
         acqf.set_X_pending(X_pending)  # BoTorch refuses it with an explanation
     return acqf
@@ -121,11 +117,10 @@ def _qlogei(
     X_pending: Tensor | None = None,
     **kw: Any,
 ) -> AcquisitionFunction:
-    about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
-    about |= _smoothing(model, kw)
-    if not kw and _plain(best_f) and offered(model):
-        return ClosedLogExpectedImprovement(cast(GaussianModel, model), best_f, **about)
-    return qLogExpectedImprovement(model, best_f, **{**about, **kw})
+    closed = not kw and _plain(best_f) and offered(model)
+    make = ClosedLogExpectedImprovement if closed else qLogExpectedImprovement
+    options = _smoothing(model, kw) | kw
+    return make(model, best_f, sampler=sampler, X_pending=X_pending, **options)
 
 
 def _qlognei(
@@ -136,9 +131,8 @@ def _qlognei(
     X_pending: Tensor | None = None,
     **kw: Any,
 ) -> AcquisitionFunction:
-    about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
-    options = {"prune_baseline": True, **about, **_smoothing(model, kw), **kw}
-    return qLogNoisyExpectedImprovement(model, X_baseline, **options)
+    options = {"prune_baseline": True, "X_pending": X_pending, **_smoothing(model, kw), **kw}
+    return qLogNoisyExpectedImprovement(model, X_baseline, sampler=sampler, **options)
 
 
 def _qlognehvi(
@@ -151,15 +145,8 @@ def _qlognehvi(
     **kw: Any,
 ) -> AcquisitionFunction:
     _warn_of_lock()
-    options: dict[str, Any] = {
-        "prune_baseline": True,
-        "sampler": sampler,
-        "X_pending": X_pending,
-        **kw,
-    }
-    return qLogNoisyExpectedHypervolumeImprovement(
-        model, ref_point=ref_point, X_baseline=X_baseline, **options
-    )
+    about = {"sampler": sampler, "X_pending": X_pending, "prune_baseline": True, **kw}
+    return qLogNoisyExpectedHypervolumeImprovement(model, ref_point, X_baseline, **about)
 
 
 def _nipv(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from itertools import combinations_with_replacement
 
 import torch
@@ -126,15 +126,26 @@ class Peak:
         loss: Expected loss of value, by the error of the slope there.
         degree: Degree of the polynomial.
         radius: Radius of the window.
-        lost: What the polynomial loses from its maximiser to another point ``d``, and the standard
-            error of that.
+        terms: From a point ``d`` to the monomials there, ``p``, less those at the maximiser.
+        coefficients: ``p``.
+        covariance: That of the coefficients, ``p x p``.
     """
 
     x: Tensor
     loss: float
     degree: int
     radius: float
-    lost: Callable[[Tensor], tuple[float, float]]
+    terms: Callable[[Tensor], Tensor]
+    coefficients: Tensor
+    covariance: Tensor
+
+    def contradicts(self, other: Peak) -> bool:
+        """Whether another fit of no less bias has a maximiser that is significantly lower here."""
+        if other is self or self.radius > other.radius or self.degree < other.degree:
+            return False
+        apart = self.terms(other.x)
+        error = float(apart @ self.covariance @ apart) ** 0.5
+        return float(apart @ self.coefficients) < -SIGMAS * error
 
 
 def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
@@ -158,24 +169,14 @@ def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
     powers, scale = _powers(X.shape[-1], degrees[-1]).to(D.device), float(y.std()) + 1e-300
     D, y = D / WINDOWS[0], (y - y.mean()) / scale
     found, sums = list[Peak](), None
-    for k, radius in reversed([*enumerate(WINDOWS)]):
-        shell = distances < radius
-        if k + 1 < len(WINDOWS):
-            shell &= distances >= WINDOWS[k + 1]
+    for radius, smaller in zip(WINDOWS[::-1], (0.0, *WINDOWS[:0:-1]), strict=True):
+        shell = (distances < radius) & (distances >= smaller)
         more = _sums(D[shell], y[shell], powers)
         sums = more if sums is None else [*map(torch.add, sums, more)]
         for degree in degrees:
             found += _fitted(sums, centre, radius, degree, scale)
-    kept = [peak for peak in found if not any(_contradicts(other, peak) for other in found)]
+    kept = [peak for peak in found if not any(other.contradicts(peak) for other in found)]
     return sorted(kept, key=lambda peak: peak.loss)
-
-
-def _contradicts(other: Peak, peak: Peak) -> bool:
-    """Whether a fit of less bias finds another's maximiser significantly lower than its own."""
-    if other is peak or other.radius > peak.radius or other.degree < peak.degree:
-        return False
-    loss, error = other.lost(peak.x)
-    return loss > SIGMAS * error
 
 
 def _sums(Z: Tensor, y: Tensor, powers: Tensor) -> list[Tensor]:
@@ -219,20 +220,19 @@ def _fitted(
     slopes = torch.einsum("kij,j->ki", derivatives, coefficients)
     curvatures = torch.einsum("lij,kj->lki", derivatives, slopes)
     z = _maximiser(coefficients, slopes, curvatures, powers)
-    row = _monomials(z.unsqueeze(0), powers)[0]
+    row = _monomials(z, powers)
     sizes, V = torch.linalg.eigh(curvatures @ row)
     if not (float(z.norm()) <= WITHIN and float(sizes.max()) < 0.0):
         return []
     across = V.mT @ (row @ derivatives)
     loss = -0.5 * ((across @ covariance * across).sum(-1) / sizes).sum() * scale
 
-    def lost(x: Tensor) -> tuple[float, float]:
+    def terms(x: Tensor) -> Tensor:
         other = (x - centre) / radius
-        other = other / other.norm().clamp_min(1.0)
-        apart = row - _monomials(other.unsqueeze(0), powers)[0]
-        return float(apart @ coefficients), float(apart @ covariance @ apart) ** 0.5
+        return _monomials(other / other.norm().clamp_min(1.0), powers) - row
 
-    return [Peak(centre + radius * z, float(loss), degree, radius, lost)]
+    x = centre + radius * z
+    return [Peak(x, float(loss), degree, radius, terms, coefficients, covariance)]
 
 
 def _maximiser(coefficients: Tensor, slopes: Tensor, curvatures: Tensor, powers: Tensor) -> Tensor:
@@ -250,10 +250,9 @@ def _maximiser(coefficients: Tensor, slopes: Tensor, curvatures: Tensor, powers:
     Z = torch.cat([Z.new_zeros(1, d), Z[Z.norm(dim=-1) <= 1.0]])
     z = Z[(_monomials(Z, powers) @ coefficients).argmax()]
     for _ in range(STEPS):
-        row = _monomials(z.unsqueeze(0), powers)[0]
+        row = _monomials(z, powers)
         sizes, V = torch.linalg.eigh(curvatures @ row)
-        across = V.mT @ (slopes @ row) / sizes.abs().clamp_min(1e-300)
-        step = V @ across
+        step = V @ (V.mT @ (slopes @ row) / sizes.abs().clamp_min(1e-300))
         z = z + step * (LONGEST / step.norm().clamp_min(LONGEST))
         if float(z.norm()) > 1.0:
             break
@@ -272,12 +271,10 @@ def _powers(d: int, degree: int) -> Tensor:
 
 
 def _monomials(Z: Tensor, powers: Tensor) -> Tensor:
-    """``n x p``."""
-    table = torch.stack([Z**k for k in range(int(powers.max()) + 1)])
-    product = Z.new_ones(len(Z), len(powers))
-    for k, column in enumerate(powers.T):
-        product = product * table[column, :, k].mT
-    return product
+    """Monomials at points ``... x d``, ``... x p``."""
+    table = torch.stack([Z**k for k in range(int(powers.max()) + 1)])  # exponents x ... x d
+    factors = [table[column, ..., k] for k, column in enumerate(powers.T)]
+    return reduce(torch.mul, factors).movedim(0, -1)
 
 
 @cache

@@ -137,7 +137,10 @@ class ThompsonSampling:
         self.domain = domain or Domain.of(box)
         self._like = box
         self._lengths = _lengths(model, self.domain)
-        self._near = self._usable(near)
+        self._near = self.domain.bounds[:0]
+        if near is not None:
+            X = near.detach().to(self._near).reshape(-1, self.domain.dim)
+            self._near = X[self.domain.contains(X)]
         self._region = None if region is None else region.detach().to(self.domain.bounds)
 
     @torch.no_grad()
@@ -147,7 +150,7 @@ class ThompsonSampling:
         Points differ from each other, unless discrete inputs have fewer than q combinations.
         """
         wanted = not_uniform = self._shared(q)
-        X = self.domain.bounds.new_empty(0, self.domain.dim)
+        X = self.domain.bounds[:0]
         if self._region is not None:
             within = int(WITHIN_REGION * wanted + float(torch.rand(())))
             X, wanted = self._about(self._region, within), wanted - within
@@ -259,14 +262,6 @@ class ThompsonSampling:
         again = self.domain.repeats(X, X[:0]).unsqueeze(-1)
         P = torch.randn_like(X) * self.jitter * self._lengths * self.domain.continuous
         return self.domain.distinct(self.domain.moved(X, P * again), X[:0])
-
-    def _usable(self, near: Tensor | None) -> Tensor:
-        """Those of some raw points that are feasible."""
-        domain = self.domain
-        if near is None:
-            return domain.bounds.new_empty(0, domain.dim)
-        X = near.detach().to(domain.bounds).reshape(-1, domain.dim)
-        return X[domain.contains(X)]
 
 
 def _check_model(model: GaussianModel, ensemble: KernelEnsemble | None) -> None:
