@@ -259,9 +259,11 @@ class ThompsonSampling:
 
     def _distinct(self, X: Tensor) -> Tensor:
         """The batch with repeated points moved a little, or else replaced by uniform ones."""
-        again = self.domain.repeats(X, X[:0]).unsqueeze(-1)
+        again = self.domain.repeats(X, X[:0])
+        if not bool(again.any()):
+            return X
         P = torch.randn_like(X) * self.jitter * self._lengths * self.domain.continuous
-        return self.domain.distinct(self.domain.moved(X, P * again), X[:0])
+        return self.domain.distinct(self.domain.moved(X, P * again.unsqueeze(-1)), X[:0])
 
 
 def _check_model(model: GaussianModel, ensemble: KernelEnsemble | None) -> None:
