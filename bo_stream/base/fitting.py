@@ -877,15 +877,10 @@ class Surprise:
         )
 
     @property
-    def sigmas(self) -> float:
-        """The sum divided by its standard deviation; 0 before any data."""
-        variance = float(self.variance)
-        return float(self.total) / math.sqrt(variance) if variance > 0.0 else 0.0
-
-    @property
     def behind(self) -> bool:
         """Whether the model does significantly worse than its own predictions imply."""
-        return float(self.count) >= AT_LEAST and self.sigmas > SIGMAS
+        significant = float(self.total) > SIGMAS * math.sqrt(float(self.variance))
+        return float(self.count) >= AT_LEAST and significant
 
 
 def shortfall(whitened: Tensor) -> tuple[Tensor, Tensor]:

@@ -51,7 +51,7 @@ from linear_operator.operators import (
 )
 from torch import Size, Tensor, nn
 
-from bo_stream.base import checks, units
+from bo_stream.base import units
 from bo_stream.errors import (
     BoundsError,
     FrozenError,
@@ -383,7 +383,7 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         Z = self._transformed(self._moved_inside(X))
         noise: Tensor | None = None
         if not isinstance(observation_noise, bool):
-            noise = checks.added_noise(observation_noise, X, self.num_outputs)
+            noise = units.added_noise(observation_noise, X, self.num_outputs)
         elif observation_noise:
             noise = snapshot.typical_noise().unsqueeze(-1)
         if output_indices is not None:
@@ -424,6 +424,7 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         """Empty for surrogates, which are unbatched; the fantasies' shape once conditioned."""
         return Size()
 
+    @lasting
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> GaussianModel:
@@ -446,21 +447,16 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
             raise UnsupportedError(
                 "X, Y and noise", f"unknown arguments {sorted(unknown)}", "Remove them."
             )
-        checks.check_tensors({"noise": noise}, X=X, Y=Y)
+        units.check_tensors({"noise": noise}, X=X, Y=Y)
         self._check_points(X)
-        checks.check_targets(X, Y, self.num_outputs, self.dtype)
+        units.check_targets(X, Y, self.num_outputs, self.dtype)
         if noise is not None:
-            noise = checks.added_noise(noise, Y, self.num_outputs)
-        return self._given(self._transformed(X), self._outcomes(Y, None, X)[0].mT, noise)
-
-    @lasting
-    def _given(self, X: Tensor, Y: Tensor, noise: Tensor | None) -> ConditionedPosterior:
-        """Condition on transformed data: X ``batch x n x d``, Y and noise ``batch' x o x n``."""
+            noise = units.added_noise(noise, Y, self.num_outputs)
         snapshot = self._snapshot()
         noise = snapshot.typical_noise().unsqueeze(-1) if noise is None else noise
-        X, Y = X.clone(), Y.clone()  # the caller may reuse its tensors
-        noise = noise.expand(torch.broadcast_shapes(noise.shape, Y.shape[-2:])).clone()
-        process = conditioned_on(snapshot.process, X, Y, noise)
+        Z, targets = self._transformed(X).clone(), self._outcomes(Y, None, X)[0].mT.clone()
+        noise = noise.expand(torch.broadcast_shapes(noise.shape, targets.shape[-2:])).clone()
+        process = conditioned_on(snapshot.process, Z, targets, noise)  # clones: X and Y may change
         return ConditionedPosterior(self, replace(snapshot, process=process))
 
     def subset_output(self, idcs: list[int]) -> GaussianModel:
@@ -482,7 +478,7 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
                 typical noise by default.
             kwargs: Passed on by BoTorch.
         """
-        checks.check_tensors({"observation_noise": observation_noise}, X=X)
+        units.check_tensors({"observation_noise": observation_noise}, X=X)
         if observation_noise is None:
             observation_noise = self.typical_noise().unsqueeze(0).to(X)
         return super().fantasize(X, sampler, observation_noise, **kwargs)
@@ -538,7 +534,7 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         try:
             self._check_points(X)
         except BoundsError:
-            checks.check_points(X, self._dim, self.bounds, OUTSIDE)
+            units.check_points(X, self._dim, self.bounds, OUTSIDE)
             low, high = cast(Tensor, self.bounds).to(X)
             warnings.warn(
                 "Predictions outside of the bounds are those at the bounds.",
@@ -561,7 +557,7 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         return units.transformed_outcomes(self.outcome_map(), Y, Yvar, X)
 
     def _check_points(self, X: Tensor) -> None:
-        checks.check_points(X, self._dim, self.bounds)
+        units.check_points(X, self._dim, self.bounds)
 
     @property
     def _frozen_outcomes(self) -> OutcomeTransform | None:

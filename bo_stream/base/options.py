@@ -30,7 +30,6 @@ from bo_stream.errors import InputError, OptionError, UnsupportedError
 __all__ = [
     "LEAST_NOISE",
     "CommonOptions",
-    "constructor_arguments",
     "default_kernel",
     "from_plain",
     "is_plain",
@@ -42,6 +41,7 @@ __all__ = [
     "to_plain",
     "whole_number",
     "with_defaults",
+    "with_floor",
 ]
 
 
@@ -147,35 +147,7 @@ LEAST_NOISE = 1e-6
 variance: gpytorch's floor for standardised outcomes."""
 
 
-def constructor_arguments(
-    family: Any, data: Mapping[str, Any], options: dict[str, Any]
-) -> dict[str, Any]:
-    """A family's constructor arguments; see `StreamingGP.construct_inputs`.
-
-    Args:
-        family: A subclass of `StreamingGP`.
-        data: ``train_X``, ``train_Y``, and optionally ``train_Yvar``.
-        options: Further arguments by name.
-    """
-    unknown = sorted(set(options) - set(inspect.signature(family).parameters))
-    if unknown:
-        raise UnsupportedError(
-            f"options of {family.__name__}, and a search space of plain numbers",
-            ", ".join(unknown),
-            "Check the spelling; encode categories as numbers (in Ax, by its transforms).",
-        )
-    inputs: dict[str, Any] = {**data, "loads_data": False}
-    if "train_Yvar" in inputs:
-        inputs["train_Yvar"] = _with_floor(inputs["train_Yvar"], inputs["train_Y"])
-    bounds = options.get("bounds")
-    unit = family.needs_bounds and bounds is None and options.get("grid") is None
-    if isinstance(bounds, Tensor | list | tuple):
-        value = torch.as_tensor(bounds, dtype=torch.float64)
-        unit = value.ndim == 2 and value.T.unique(dim=0).tolist() == [[0.0, 1.0]]
-    return {**inputs, **options, **({"bounds": "unit"} if unit else {})}
-
-
-def _with_floor(Yvar: Tensor, Y: Tensor) -> Tensor:
+def with_floor(Yvar: Tensor, Y: Tensor) -> Tensor:
     """Replace variances of zero by the floor."""
     scale = Y.var(0) if len(Y) > 1 else torch.zeros_like(Y[:1].sum(0))
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))

@@ -14,6 +14,7 @@ and ``to`` belong to the writing thread.
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import warnings
 from abc import abstractmethod
@@ -36,7 +37,7 @@ from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Size, Tensor, nn
 
-from bo_stream.base import checkpoint, checks, options, units
+from bo_stream.base import checkpoint, options, units
 from bo_stream.base.fitting import (
     FitReport,
     Fittable,
@@ -46,7 +47,6 @@ from bo_stream.base.fitting import (
     shortfall,
 )
 from bo_stream.base.gaussian_model import PosteriorSnapshot, missing
-from bo_stream.base.options import constructor_arguments
 from bo_stream.base.stream import (
     Derived,
     Key,
@@ -182,7 +182,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
         **common: Unpack[options.CommonOptions],
     ) -> None:
         given = options.with_defaults(common, type(self))
-        dim, outputs = checks.sizes_of(train_X, train_Y)
+        dim, outputs = units.sizes_of(train_X, train_Y)
         if outputs > 1 and not self.promises.multi_output:
             raise UnsupportedError(
                 f"one output for {type(self).__name__}",
@@ -190,7 +190,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
                 "Build one surrogate per output and join them in a botorch ModelListGP.",
             )
         bounds = units.bounds_for(given["bounds"], given["input_transform"], train_X)
-        checks.check_batch(
+        units.check_batch(
             train_X,
             train_Y,
             train_Yvar,
@@ -214,7 +214,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
         self.to(device=train_X.device, dtype=train_X.dtype)
 
     @classmethod
-    def construct_inputs(cls, training_data: SupervisedDataset, **options: Any) -> dict[str, Any]:
+    def construct_inputs(cls, training_data: SupervisedDataset, **extra: Any) -> dict[str, Any]:
         """Constructor arguments from a data set; called by BoTorch and Ax.
 
         A surrogate built from them loads only hyperparameters from a `state_dict`, which Ax's
@@ -222,12 +222,27 @@ class StreamingGP(checkpoint.Saveable, Fittable):
 
         Args:
             training_data: Inputs, outcomes, and noise variances or None.
-            options: Further constructor arguments (in Ax: ``model_options``).
+            extra: Further constructor arguments (in Ax: ``model_options``).
 
         Raises:
             UnsupportedError: for arguments that the constructor does not take.
         """
-        return constructor_arguments(cls, super().construct_inputs(training_data), options)
+        unknown = sorted(set(extra) - set(inspect.signature(cls).parameters))
+        if unknown:
+            raise UnsupportedError(
+                f"options of {cls.__name__}, and a search space of plain numbers",
+                ", ".join(unknown),
+                "Check the spelling; encode categories as numbers (in Ax, by its transforms).",
+            )
+        inputs: dict[str, Any] = {**super().construct_inputs(training_data), "loads_data": False}
+        if "train_Yvar" in inputs:
+            inputs["train_Yvar"] = options.with_floor(inputs["train_Yvar"], inputs["train_Y"])
+        bounds = extra.get("bounds")
+        unit = cls.needs_bounds and bounds is None and extra.get("grid") is None
+        if isinstance(bounds, Tensor | list | tuple):
+            value = torch.as_tensor(bounds, dtype=torch.float64)
+            unit = value.ndim == 2 and value.T.unique(dim=0).tolist() == [[0.0, 1.0]]
+        return {**inputs, **extra, **({"bounds": "unit"} if unit else {})}
 
     def _begin(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
         """Finish construction: create the empty state and absorb the first data."""
@@ -531,7 +546,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
 
     def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         sizes, known = (self._dim, self.num_outputs), self.noise_mode != "learned"
-        checks.check_batch(X, Y, Yvar, sizes, self.dtype, self.bounds, known)
+        units.check_batch(X, Y, Yvar, sizes, self.dtype, self.bounds, known)
 
     # -- hyperparameters -------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.registry import CORE_CLASS_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 from botorch.models.model import Model
 
-from bo_stream.base.checks import largest_outcome
+from bo_stream.base.units import largest_outcome
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.settings import NamedChoice, Noise

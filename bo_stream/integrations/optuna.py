@@ -19,7 +19,7 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from bo_stream.base.checks import largest_outcome
+from bo_stream.base.units import largest_outcome
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.settings import NamedChoice, Noise

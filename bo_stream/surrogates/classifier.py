@@ -16,11 +16,11 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.base.checkpoint import entries
-from bo_stream.base.checks import inputs_of
 from bo_stream.base.fitting import FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import FitMemory, StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import CompositeModel, StreamingGP
+from bo_stream.base.units import inputs_of
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.labels import (
     Label,

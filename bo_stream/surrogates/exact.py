@@ -16,7 +16,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
-from bo_stream.base import checks
+from bo_stream.base import units
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
@@ -145,7 +145,7 @@ class MaternGP(ExactGP):
     ) -> None:
         if noise not in ("learned", "none"):
             raise InputError("noise one of learned, none", repr(noise), "Choose one.")
-        dim, _ = checks.sizes_of(train_X, train_Y)
+        dim, _ = units.sizes_of(train_X, train_Y)
         if not set(cat_dims) <= set(range(dim)):
             raise InputError(f"cat_dims from 0 to {dim - 1}", f"{cat_dims}", "Correct them.")
         fixed = ["covar_module", "mean_module"] + ["likelihood"] * (train_Yvar is None)

@@ -16,11 +16,11 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor, nn
 
-from bo_stream.base.checks import sizes_of
 from bo_stream.base.fitting import FitReport, fit_model
 from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import GROWTH, Promises
+from bo_stream.base.units import sizes_of
 from bo_stream.errors import InputError
 from bo_stream.mathematics.grid import Grid, GridState
 from bo_stream.mathematics.process import ConditionedProcess, PosteriorProcess, Process

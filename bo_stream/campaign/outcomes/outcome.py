@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bo_stream.base.checks import largest_outcome
+from bo_stream.base.units import largest_outcome
 from bo_stream.campaign.history import Entry, Log, Trial, TrialHistory
 from bo_stream.campaign.space.columns import column, numbers
 from bo_stream.errors import NoiseError

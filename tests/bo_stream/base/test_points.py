@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bo_stream.base.checks import SLACK, check_points
+from bo_stream.base.units import SLACK, check_points
 from bo_stream.errors import BoundsError
 
 BOUNDS = torch.tensor([[-1.0, 2.0], [1.0, 10.0]], dtype=torch.float64)
