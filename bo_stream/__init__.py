@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from bo_stream.surrogates.counts import CountGP
     from bo_stream.surrogates.exact import ExactGP
     from bo_stream.surrogates.hsgp import HSGP
-    from bo_stream.surrogates.node_wiski import NodeWISKI
     from bo_stream.surrogates.online_sgpr import SVDGP, OnlineSGPR
     from bo_stream.surrogates.projected_wiski import ProjectedWISKI
     from bo_stream.surrogates.registry import register_surrogate, surrogate
     from bo_stream.surrogates.trust_region import TrustRegionGP
     from bo_stream.surrogates.warped import WarpedGP
-    from bo_stream.surrogates.wiski import WISKI
+    from bo_stream.surrogates.wiski import WISKI, NodeWISKI
 
 __all__ = [
     "HSGP",
@@ -59,7 +58,7 @@ _HOMES = {
     "DirichletClassifier": "surrogates.classifier",
     "ExactGP": "surrogates.exact",
     "FitReport": "base.fitting",
-    "NodeWISKI": "surrogates.node_wiski",
+    "NodeWISKI": "surrogates.wiski",
     "OnlineSGPR": "surrogates.online_sgpr",
     "Pool": "campaign.space",
     "ProjectedWISKI": "surrogates.projected_wiski",

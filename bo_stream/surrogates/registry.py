@@ -17,12 +17,11 @@ from bo_stream.errors import InputError, OptionError, UnsupportedError
 from bo_stream.surrogates.cagp import CaGP
 from bo_stream.surrogates.exact import ExactGP
 from bo_stream.surrogates.hsgp import HSGP
-from bo_stream.surrogates.node_wiski import NodeWISKI
 from bo_stream.surrogates.online_sgpr import SVDGP, OnlineSGPR
 from bo_stream.surrogates.projected_wiski import ProjectedWISKI
 from bo_stream.surrogates.trust_region import TrustRegionGP
 from bo_stream.surrogates.warped import WarpedGP
-from bo_stream.surrogates.wiski import WISKI
+from bo_stream.surrogates.wiski import WISKI, NodeWISKI
 
 __all__ = [
     "FAMILIES",
