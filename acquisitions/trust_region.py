@@ -16,7 +16,7 @@ from torch.quasirandom import SobolEngine
 from acquisitions.rule import Proposal, Rule, View
 from acquisitions.thompson import distinct_winners
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.region_draws import (
+from bo_stream.mathematics.region import (
     RegionDraws,
     candidates,
     refined,

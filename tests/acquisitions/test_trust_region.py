@@ -14,8 +14,8 @@ from bo_stream import ExactGP, TrustRegionGP
 from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.exact import correlations, solved
-from bo_stream.mathematics.region import Geometry
-from bo_stream.mathematics.region_draws import (
+from bo_stream.mathematics.region import (
+    Geometry,
     RegionDraws,
     candidates,
     refined,
