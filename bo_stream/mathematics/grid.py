@@ -415,6 +415,12 @@ class GridState(BufferedStatistics):
     checked_at: Tensor = shaped("", "extended")
     grid: Grid = nested()
 
+    unlike = (
+        "two streams on the same grid",
+        "grids of different nodes, and points no longer held",
+        "Build both with the same `grid_size`.",
+    )
+
     @classmethod
     def before_data(
         cls, grid: Grid, dim: int, outputs: int, shared: bool, opening: int
@@ -462,13 +468,6 @@ class GridState(BufferedStatistics):
                 along[:, s:] += pairs[:, : n - s, s]
             sums = along.mT.flatten(1)
         return sums, self.b.sum(-1), sums.sum(-1)
-
-    def _unlike(self) -> tuple[str, str, str]:
-        return (
-            "two streams on the same grid",
-            "grids of different nodes, and points no longer held",
-            "Build both with the same `grid_size`.",
-        )
 
 
 def pair_count(sizes: Sequence[int]) -> int:

@@ -36,7 +36,7 @@ from bo_stream.mathematics.grid_kernel import (
     whole_roots,
 )
 from bo_stream.mathematics.joint import Moments
-from bo_stream.mathematics.kernels import Prior, is_product, kernel_along
+from bo_stream.mathematics.kernels import Prior, from_origin, is_product
 from bo_stream.mathematics.linalg import chol_psd, flushed
 from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Path, Process
 
@@ -386,7 +386,9 @@ def kernel_lengths(kernel: Kernel, widths: Tensor, outputs: int) -> Tensor:
     t = torch.cat([t.new_zeros(1), t, t.new_tensor([1e6])])
     lengths = []
     for k, width in enumerate(widths):
-        values = kernel_along(kernel, k, t * width, len(widths), outputs).detach()
+        along = t.new_zeros(len(t), len(widths))
+        along[:, k] = t * width
+        values = from_origin(kernel, along, outputs).detach()
         height, low = values[:, :1], values.amin(-1, keepdim=True)
         fallen = (height - values) / (height - low).clamp_min(1e-12 * height.abs())
         after = (fallen >= FALL).double().argmax(-1, keepdim=True)  # the first, or none: 0

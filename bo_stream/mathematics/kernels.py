@@ -42,7 +42,6 @@ __all__ = [
     "frozen_kernel",
     "is_product",
     "is_stationary",
-    "kernel_along",
     "values_between",
     "of_outputs",
     "product_factors",
@@ -219,13 +218,6 @@ def is_product(kernel: Kernel, dim: int) -> bool:
     if kernel.active_dims is not None and len(kernel.active_dims) == 1:
         return not isinstance(kernel, AdditiveKernel)
     return type(kernel) in (RBFKernel, PeriodicKernel)
-
-
-def kernel_along(kernel: Kernel, input_: int, t: Tensor, dim: int, outputs: int) -> Tensor:
-    """The kernel at distances ``t`` along one of ``dim`` inputs, ``o x len(t)``."""
-    Z = t.new_zeros(len(t), dim)
-    Z[:, input_] = t
-    return from_origin(kernel, Z, outputs)
 
 
 def product_factors(

@@ -47,9 +47,8 @@ class NodeState(GeneralStatistics):
     def before_data(cls, dim: int, outputs: int) -> Self:
         """Without nodes."""
         o = torch.zeros(outputs, dtype=torch.float64)
-        A, b, Z = o.new_zeros(outputs, 0, 0), o.new_zeros(outputs, 0), o.new_zeros(0, dim)
-        weight = o.new_zeros(())
-        return cls(A, b, o, o.clone(), o.clone(), weight, b.clone(), o.clone(), o.clone(), Z)
+        sums = {"w1": o.new_zeros(outputs, 0), "y1": o, "one": o.clone()}
+        return cls.zeros((0, 0), 0, outputs, False, **sums, Z=o.new_zeros(0, dim))
 
     @property
     def size(self) -> int:

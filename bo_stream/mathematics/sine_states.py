@@ -387,6 +387,12 @@ class HilbertState(BufferedStatistics):
 
     basis: Basis = nested()
 
+    unlike = (
+        "two streams on the same features",
+        "features chosen for other lengthscales, and points no longer held",
+        "Build both with the same `lengthscales`.",
+    )
+
     @classmethod
     def on(
         cls,
@@ -449,10 +455,3 @@ class HilbertState(BufferedStatistics):
         W = F.pad(self.basis.features(X), (0, 1), value=1.0)
         halves = W * weights.sqrt().unsqueeze(-1)
         return halves.mT @ halves, weighted @ W
-
-    def _unlike(self) -> tuple[str, str, str]:
-        return (
-            "two streams on the same features",
-            "features chosen for other lengthscales, and points no longer held",
-            "Build both with the same `lengthscales`.",
-        )

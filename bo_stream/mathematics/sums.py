@@ -197,7 +197,7 @@ def far(mean: Tensor) -> Tensor:
 class BufferedStatistics(SufficientStatistics, ABC):
     """Statistics over features that can be chosen again while all points are held.
 
-    A family adds the features as a field, and defines `features` and `over`.
+    A family adds the features as a field, and defines `features`, `over` and `unlike`.
 
     Attributes:
         buffer: Room for the first ``w`` points, held while there are no more.
@@ -206,6 +206,9 @@ class BufferedStatistics(SufficientStatistics, ABC):
 
     buffer: Rows = nested(n="w")
     chosen_at: Tensor = shaped("", "not negative")
+
+    unlike: ClassVar[tuple[str, str, str]]
+    """The error for two streams over different features: expected, got, remedy."""
 
     @property
     @abstractmethod
@@ -272,7 +275,7 @@ class BufferedStatistics(SufficientStatistics, ABC):
         if self.features.same_as(features):
             return self
         if not self.holds_all(n):
-            raise StateError(*self._unlike())
+            raise StateError(*self.unlike)
         return self.resummed(features, n)
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
@@ -299,7 +302,7 @@ class BufferedStatistics(SufficientStatistics, ABC):
             elif mine.holds_all(n):
                 mine = mine.resummed(other.features, n)
             else:
-                raise StateError(*self._unlike())
+                raise StateError(*self.unlike)
         new = super(BufferedStatistics, mine).merged_at(other, n, others)
         if other.holds_all(others):
             return new._holding(other.buffer[:others], n)
@@ -310,7 +313,3 @@ class BufferedStatistics(SufficientStatistics, ABC):
                 "Build both streams with the smaller `opening`.",
             )
         return new
-
-    @abstractmethod
-    def _unlike(self) -> tuple[str, str, str]:
-        """The error for two streams over different features: expected, got, remedy."""
