@@ -22,10 +22,10 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, Covering, GrowthPolicy
 from bo_stream.growth.policies import checked_policy, inducing_points, selected_update
-from bo_stream.mathematics.decoupled import DecoupledState
 from bo_stream.mathematics.evidence import covariance_evidence
 from bo_stream.mathematics.inducing import (
     Batch,
+    DecoupledState,
     InducingState,
     SGPRState,
     SparsePrior,

@@ -10,8 +10,7 @@ from botorch.fit import fit_gpytorch_mll
 from bo_stream import SVDGP, ExactGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.growth import VIPS, Covering, FixedGrid
-from bo_stream.mathematics.decoupled import DecoupledState
-from bo_stream.mathematics.inducing import dense
+from bo_stream.mathematics.inducing import DecoupledState, dense
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.decoupled_cases import rows, stream
 from tests.calls import calls_of
