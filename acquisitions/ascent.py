@@ -168,7 +168,7 @@ def maximise_in_turn(
         near: Good points, about which some candidates are drawn, ``n' x d``.
         seen: Points that are not to be repeated, ``n x d``.
         starts: Points that a search starts from.
-        spread: Candidates over the feasible set.
+        spread: Candidates over the feasible set; half as many are about good points.
         unit: Unit of local steps, in widths of the box, ``d``; by default 1.
     """
     pending = acquisition.X_pending if q > 1 else None
@@ -179,43 +179,20 @@ def maximise_in_turn(
         return flat.to(X).reshape(X.shape[:-1])
 
     for _ in range(q):
-        X, _ = _ranked_maxima(value, domain, near, unit, starts, spread)
+        X = domain.spread(spread)
+        if len(near):
+            X = torch.cat([X, _about(domain, near.to(X), unit, spread // 2)])
+        f = value(X)
+        first = X[_starts(f, spread, starts)]
+        found, reached = alternate(value, first.unsqueeze(0), domain, EVALUATIONS)
+        order = torch.cat([reached[0], f]).argsort(descending=True, stable=True)
+        X = torch.cat([found[0], X])[order]
         X = _unseen(X, torch.cat([seen.to(chosen), chosen]), domain)[:1]
         chosen = torch.cat([chosen, X])
         if len(chosen) < q:
             parts = [chosen.to(near)] if pending is None else [pending, chosen.to(near)]
             acquisition.set_X_pending(torch.cat(parts))
     return chosen.to(near)
-
-
-@torch.no_grad()
-def _ranked_maxima(
-    value: Callable[[Tensor], Tensor],
-    domain: Domain,
-    near: Tensor,
-    unit: Tensor | None,
-    starts: int,
-    spread: int,
-) -> tuple[Tensor, Tensor]:
-    """Local maxima over the feasible set and then candidates, best first, and all their values.
-
-    Args:
-        value: Differentiable values ``...`` of points ``... x d``.
-        domain: The feasible set.
-        near: Feasible points about which some candidates are drawn; maybe none.
-        unit: Unit of local steps, in widths of the box, ``d``; by default 1.
-        starts: Points that the search starts from.
-        spread: Candidates over the feasible set; half as many are about good points.
-    """
-    X = domain.spread(spread)
-    if len(near):
-        X = torch.cat([X, _about(domain, near.to(X), unit, spread // 2)])
-    f = value(X)
-    first = _starts(f, spread, starts)
-    found, reached = alternate(value, X[first].unsqueeze(0), domain, EVALUATIONS)
-    X, f = torch.cat([found[0], X]), torch.cat([reached[0], f])
-    order = f.argsort(descending=True, stable=True)
-    return X[order], f[order]
 
 
 def _about(domain: Domain, near: Tensor, unit: Tensor | None, count: int) -> Tensor:

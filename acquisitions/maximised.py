@@ -250,11 +250,10 @@ class Auto(Rule):
     def propose(self, view: View, q: int) -> Proposal:
         """Points of one of the two rules, and the seconds of the careful one."""
         name, why = self.decide(q, len(view.pending), *view.seconds)
-        if name == FAST:
-            return replace(SAMPLES.propose(view, q), name=name, why=why)
         begin = time.perf_counter()
-        found = SEARCH.propose(view, q)
-        return replace(found, name=name, why=why, seconds=time.perf_counter() - begin)
+        found = (SAMPLES if name == FAST else SEARCH).propose(view, q)
+        seconds = None if name == FAST else time.perf_counter() - begin
+        return replace(found, name=name, why=why, seconds=seconds)
 
     @property
     def samples(self) -> bool:

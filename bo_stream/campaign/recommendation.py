@@ -230,13 +230,11 @@ def _best(
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream
     from acquisitions.refinement import refined
 
-    bounds = feasible.space.tensor_bounds.to(data.X)
-    domain = None if feasible.is_box else feasible.domain
-    near = data.best()
-    sampling = ThompsonSampling(model, bounds, near=near, ensemble=ensemble, domain=domain)
-    best, region = sampling.recommend(), None
+    domain = feasible.domain
+    sampling = ThompsonSampling(model, near=data.best(), ensemble=ensemble, domain=domain)
+    best, region = sampling.recommend().to(data.X), None
     if len(data.X) >= MANY and feasible.is_box and not data.counts:
-        region = refined(model, best, bounds, data.X, data.Y[:, 0])
+        region = refined(model, best, domain.bounds.to(best), data.X, data.Y[:, 0])
     return (best if region is None else region[0]).unsqueeze(0), region
 
 
