@@ -133,7 +133,12 @@ class ThompsonSampling:
             raise InputError("samples >= 1, explore from 0 to 1, jitter >= 0", got, "Correct them.")
         self.model, self.ensemble = model, ensemble
         self.samples, self.explore, self.jitter = samples, explore, jitter
-        box = _checked_bounds(model, bounds if domain is None else domain.bounds)
+        box = model.bounds if bounds is None else bounds
+        box = box if domain is None else domain.bounds
+        if box is None:
+            remedy = "Give `bounds`, or build the model with them."
+            raise BoundsError("bounds `2 x d`", "none", remedy)
+        model.transformed(box)  # which refuses bounds beyond the model's
         self.domain = domain or Domain.of(box)
         self._like = box
         self._lengths = _lengths(model, self.domain)
@@ -285,14 +290,6 @@ def _check_model(model: GaussianModel, ensemble: KernelEnsemble | None) -> None:
             f"an ensemble and a {type(model).__name__}",
             "Leave the ensemble out.",
         )
-
-
-def _checked_bounds(model: GaussianModel, bounds: Tensor | None) -> Tensor:
-    box = model.bounds if bounds is None else bounds
-    if box is None:
-        raise BoundsError("bounds `2 x d`", "none", "Give `bounds`, or build the model with them.")
-    model.transformed(box)  # which refuses bounds beyond the model's
-    return box
 
 
 def _lengths(model: GaussianModel, domain: Domain) -> Tensor:
