@@ -59,7 +59,7 @@ __all__ = [
     "unpacked",
 ]
 
-STATE_VERSION = 9
+STATE_VERSION = 10
 EXTRA, STREAM = "_extra_state", "stream."
 OF_DATA = (STREAM, "bounds", "input_transform.", "outcome_transform.")
 """Prefix of the entries of a `state_dict` that come from data, not from fits."""
@@ -94,7 +94,7 @@ def check_values(saved: Mapping[str, Any]) -> None:
 
 
 FORMAT = "bo_stream checkpoint"
-VERSION = 5
+VERSION = 6
 TRANSFORMS = {"input_transform": Normalize, "outcome_transform": Standardize}
 """Transforms that are made again, by the name of their argument; others are handed in."""
 
