@@ -179,6 +179,11 @@ class Campaign:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         space = Box(space) if isinstance(space, Mapping) else space
+        if not isinstance(space, Space):
+            expected = "a Box, the bounds of one by name, or a Pool"
+            raise InputError(expected, repr(space), "For example Box({'x': (0.0, 1.0)}).")
+        if not isinstance(callbacks, Iterable):
+            raise InputError("a list of callbacks", repr(callbacks), "Give [callback].")
         choices = Choices.read(
             {
                 "goal": goal,
@@ -689,7 +694,9 @@ class Campaign:
         """
         return results.recommend(self._synced(), n, feasible)
 
-    def predict(self, frame: pd.DataFrame, *, noise: bool = False) -> pd.DataFrame:
+    def predict(
+        self, frame: pd.DataFrame | Mapping[str, Any], *, noise: bool = False
+    ) -> pd.DataFrame:
         """Posterior ``mean`` and standard deviation ``sd`` of the noiseless outcome.
 
         Up to 200 outcomes they are averages over kernels that the outcomes leave possible. Of
@@ -698,7 +705,7 @@ class Campaign:
         place, and a 90 % interval, ``lower`` to ``upper``.
 
         Args:
-            frame: Inputs in the user's units.
+            frame: Inputs in the user's units; of one setting, alternatively a mapping by name.
             noise: Whether of an outcome as it would be measured, with the typical noise; then also
                 its 90 % interval, ``lower`` to ``upper``. What the surrogate cannot explain is
                 noise to it: told outcomes are compared with this.

@@ -28,6 +28,17 @@ def _plain(number: Any) -> Any:
     return number.item() if isinstance(number, np.generic) else number
 
 
+WORDS = {
+    "greater_than": "a positive number",
+    "greater_than_equal": "an integer of {ge} or more",
+    "model_type": "a table",
+    "path_not_file": "an existing file",
+    "sequence_str": "a list",
+    "string_pattern_mismatch": "a text that is not blank",
+    "too_short": "at least one entry",
+}
+"""What was expected, where pydantic says it otherwise, by its types of errors."""
+
 Text = Annotated[str, Field(pattern=r"\S")]
 Finite = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False, gt=0.0)]
@@ -100,7 +111,8 @@ def _in_words(values: Mapping[str, Any], error: ValidationError) -> BoStreamErro
         known = f"known keys of {'.'.join(key[:-1])}"
         wrong = InputError(known, f"unknown {key[-1]!r}", "Correct the spelling.")
     if wrong is None:
-        words = [one["msg"].removeprefix("Input should be ") for one in kinds]
+        said = [WORDS.get(one["type"], one["msg"]).format(**one.get("ctx", {})) for one in kinds]
+        words = [one.removeprefix("Input should be ").partition(", unable")[0] for one in said]
         got = kinds[0]["input"]
         shown = str(got) if isinstance(got, Path) else repr(got)
         expected = " or ".join(dict.fromkeys(words))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -147,8 +147,12 @@ def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.Da
     return frame.assign(**shown, gain=found.numpy())
 
 
-def predict(state: CampaignState, frame: pd.DataFrame, *, noise: bool = False) -> pd.DataFrame:
+def predict(
+    state: CampaignState, frame: pd.DataFrame | Mapping[str, Any], *, noise: bool = False
+) -> pd.DataFrame:
     """Predictions at settings; see `bo_stream.Campaign.predict`."""
+    if isinstance(frame, Mapping):
+        frame = pd.DataFrame([frame])
     X = _encoded(state, state.settings.space.values(frame))
     model, counts = _current_model(state), state.settings.counts is not None
     if noise and (counts or state.engine.only is None):

@@ -131,6 +131,17 @@ class EvaluationConfig(Options):
     seconds: Positive | None = None
     q: Count | None = None
 
+    @model_validator(mode="after")
+    def _check_workers(self) -> Self:
+        if self.workers is not None and self.q is not None:
+            with errors_about("q"):
+                raise InputError("workers or q", "both", "Leave out q: each worker runs one trial.")
+        if self.timeout is not None and self.workers is None:
+            with errors_about("timeout"):
+                remedy = "Add workers = 1: an evaluation in the campaign's process is not stopped."
+                raise InputError("timeout with workers", "no workers", remedy)
+        return self
+
 
 class CampaignConfig(Choices):
     """The configuration of a campaign: its settings, and the attributes below.
@@ -324,8 +335,9 @@ def _read_pool(config: CampaignConfig, pool: PoolFile) -> pd.DataFrame:
     for column in table.select_dtypes(object).columns.difference(labels):
         if {str(cell).casefold() for cell in table[column]} <= {"true", "false"}:
             table[column] = table[column].str.casefold() == "true"
-    missing = [column for column in [*(pool.inputs or ()), *labels] if column not in table]
-    if missing:
-        expected = f"columns of {pool.file.name}: {', '.join(table.columns)}"
-        raise InputError(expected, f"unknown {', '.join(missing)}", "Correct inputs or index.")
+    for part, wanted in (("inputs", pool.inputs or ()), ("index", labels)):
+        with errors_about(part):
+            if missing := [column for column in wanted if column not in table]:
+                expected = f"columns of {pool.file.name}: {', '.join(table.columns)}"
+                raise InputError(expected, f"unknown {', '.join(missing)}", "Correct them.")
     return table.reset_index(drop=True) if pool.index is None else table.set_index(pool.index)

@@ -435,6 +435,10 @@ class SpaceOfInputs(ABC):
             InputError: for missing columns, or values that are not allowed.
             BoundsError: for inputs outside the bounds.
         """
+        if not isinstance(frame, pd.DataFrame):
+            raise InputError(
+                "a DataFrame with a column for each input", type(frame).__name__, "Give one."
+            )
         frame = in_spelling(frame, self.names)
         columns = [one.settled(one.read(frame)) for one in self.kinds]
         return np.stack(columns, -1)

@@ -3,6 +3,7 @@
 import math
 import pickle
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,12 +159,15 @@ def test_predictions_are_in_the_users_units() -> None:
     assert said.index.tolist() == ["a", "b"] and (said["sd"] >= 0).all()
     assert said["mean"].tolist() == pytest.approx([6.25, 0.0], abs=0.5)
     assert not run.state.engine.behind
+    assert run.predict({"x": 3.0})["mean"].item() == pytest.approx(said["mean"]["b"])
 
 
 def test_a_prediction_needs_outcomes() -> None:
     run = campaign()
     with pytest.raises(StateError, match="4 outcomes"):
         run.predict(pd.DataFrame({"x": [1.0]}))
+    with pytest.raises(InputError, match="a DataFrame with a column for each input; got list"):
+        run.predict([1.0])  # type: ignore[arg-type]
     with pytest.raises(StateError, match="outcome"):
         run.best()
     run.tell(pd.DataFrame({"x": [0.0, 1.0, 2.0, 4.0]}).assign(y=bowl))
@@ -385,11 +389,17 @@ def test_a_q_that_cannot_be_is_refused(q: Any) -> None:
         {"surrogate": 3},
         {"acquisition": "ucb"},
         {"initial": 1},
+        {"targets": [[1.0]]},
+        {"callbacks": 5},
+        {"space": 5},
     ],
 )
-def test_settings_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+def test_settings_that_cannot_be_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/c.db"
     with pytest.raises(InputError):
-        campaign(**options)
+        Campaign(**{"space": Box({"x": (0.0, 4.0)}), "store": url, **options})
+    with pytest.raises(StateError):
+        Campaign.resume(url)
 
 
 def test_reasons_are_words_and_ids_are_known() -> None:

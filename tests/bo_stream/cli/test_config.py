@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bo_stream.cli.loading import CampaignConfig, read_config
+from bo_stream.cli.loading import CampaignConfig, create_or_continue, read_config
 from bo_stream.cli.toml_reader import ConfigError, TomlDocument
 
 TOML = """name = "oven"
@@ -48,14 +48,14 @@ def test_all_of_it_is_read(tmp_path: Path) -> None:
             "budget = 2.5",
             "line 3, budget: Expected budget, a valid integer; got",
         ),
-        ("budget = 20", "budget = 0", "budget, greater than or equal to 1; got 0"),
+        ("budget = 20", "budget = 0", "budget, an integer of 1 or more; got 0"),
         ("budget = 20", "budget = true", "line 3, budget: Expected budget, a valid integer"),
         ("budget = 20", "budgte = 20", "line 3, budgte: Expected keys among"),
         ("budget = 20", "budgte = 20", "Did you mean 'budget'?"),
         ('name = "oven"', "name = 3", "line 1, name: Expected name, a valid string"),
         ('name = "oven"', "", "oven.toml: Expected a key 'name'; got none"),
         ("budget = 20", 'budget = 20\nnoise = "no"', "or a valid number; got 'no'"),
-        ("budget = 20", "budget = 20\nnoise = -1", "or greater than 0; got -1"),
+        ("budget = 20", "budget = 20\nnoise = -1", "or a positive number; got -1"),
         ("low = 1.0", 'low = "1"', "line 7, inputs.pressure.low: Expected low, a valid number"),
         ("low = 1.0", "low = -inf", "line 7, inputs.pressure.low: Expected low, a finite number"),
         ("low = 1.0", "values = [1]", "line 8, inputs.pressure.high: Expected keys among values"),
@@ -64,8 +64,16 @@ def test_all_of_it_is_read(tmp_path: Path) -> None:
         (
             "timeout = 60",
             "timeout = 0",
-            "line 15, run.timeout: Expected timeout, greater than 0",
+            "line 15, run.timeout: Expected timeout, a positive number",
         ),
+        ('name = "oven"', 'name = " "', "line 1, name: Expected name, a text that is not blank"),
+        (
+            "budget = 20",
+            'constraints = "a <= 3"',
+            "line 3, constraints: Expected constraints, a list",
+        ),
+        ("timeout = 60", "q = 2", "line 15, run.q: Expected workers or q; got both"),
+        ("workers = 2\n", "", "line 14, run.timeout: Expected timeout with workers"),
         ("[run]", "[rum]", "line 13, rum: Expected keys among"),
         ("high = 10.0", "high = 10.0.0", "line 8"),
         ("[run]", "[pool]\nfile='oven.toml'\n[run]", "line 13, pool: Expected either tables"),
@@ -135,10 +143,13 @@ def test_the_template_is_read_with_and_without_its_comments(tmp_path: Path, bo) 
 
 def test_the_files_of_a_pool_are_relative_to_the_configuration(tmp_path: Path) -> None:
     text = TOML[: TOML.index("[inputs.pressure")] + '[pool]\nfile = "p.csv"\n'
-    with pytest.raises(ConfigError, match="line 7, pool.file: Expected file"):
+    with pytest.raises(ConfigError, match="line 7, pool.file: Expected file, an existing file"):
         read(tmp_path, text)
     (tmp_path / "p.csv").write_text("x\n")
     assert read(tmp_path, text).pool.file == tmp_path / "p.csv"
+    read(tmp_path, f"{text}index = 'site'\n")
+    with pytest.raises(ConfigError, match="line 8, pool.index: Expected columns of p.csv"):
+        create_or_continue(tmp_path / "oven.toml")
 
 
 SURROGATE = '[surrogate]\nname = "wiski"\ngrid_size = 8\n[acquisition]\nname = "qucb"\nbeta = 2.0\n'
