@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +41,7 @@ from acquisitions.learning import (
     Random,
     response_nipv,
 )
-from acquisitions.rule import DATA, REGISTRY, register
+from acquisitions.rule import DATA, REGISTRY, described, register
 from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.campaign.refitted import Refitted
@@ -52,6 +53,9 @@ __all__ = ["NAMES", "build", "sampler_for"]
 
 LOCKED = 600.0
 """Seconds after which a lock was probably left behind; compiling takes less than a minute."""
+
+CALLABLES = {"objective", "posterior_transform", "constraints"}
+"""Options that are no plain data."""
 
 REMEDIES = {
     "best_f": "Pass the best value so far: a stream does not keep it.",
@@ -183,6 +187,16 @@ register("qlognehvi", _qlognehvi, outcomes=2, ours=True)
 OPTIONAL = DATA.union(*(entry.options or () for entry in REGISTRY.values()))
 """What each of these functions ignores unless it has a parameter of the name."""
 
+OF_CLASSES = {
+    "ei": ExpectedImprovement,
+    "qlogei": qLogExpectedImprovement,
+    "qlognei": qLogNoisyExpectedImprovement,
+    "qlognehvi": qLogNoisyExpectedHypervolumeImprovement,
+}
+for key, of_class in OF_CLASSES.items():  # campaigns take their plain options, too
+    entry, plain = REGISTRY[key], described(of_class).options or frozenset()
+    REGISTRY[key] = replace(entry, options=(entry.options or frozenset()) | (plain - CALLABLES))
+
 
 @lasting
 def build(name: str, model: Model, **given: Any) -> Any:
@@ -241,7 +255,8 @@ def build(name: str, model: Model, **given: Any) -> Any:
         size = torch.Size([given.pop("num_samples", 128)])
         given.setdefault("sampler", sampler_for(model, size, given.pop("seed", None)))
     ignored = OPTIONAL if entry.ours else DATA
-    names, given = entry.data | (entry.options or set()), dict.fromkeys(entry.required) | given
+    names = entry.data | (entry.options or set())
+    given = dict.fromkeys(entry.data.intersection(entry.required)) | given
     used = {key: value for key, value in given.items() if key in names or key not in ignored}
     return entry.make(model, **used)
 

@@ -373,6 +373,10 @@ def rule_of(
         some = f"options among {allowed}" if allowed else "no options"
         expected = f"{some} of the acquisition function {name!r}"
         raise InputError(expected, ", ".join(unknown), "Correct the spelling, or leave them out.")
+    missing = set(entry.required) - entry.data - options.keys()
+    if missing:
+        expected = f"options {', '.join(sorted(missing))} of the acquisition function {name!r}"
+        raise InputError(expected, "none", "Give them beside its name.")
     if entry.is_rule:
         rule = cast(Rule, entry.make(**options))
         _check_serves(rule, name, feasible, family)

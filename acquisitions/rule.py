@@ -131,7 +131,7 @@ class Registered:
     Attributes:
         make: A class of rules, or what builds an acquisition function of ``(model, **data)``.
         data: Names among `DATA` that it takes.
-        required: Those among them that have no default.
+        required: Those among them and the options that have no default.
         options: Names of its options; None: any.
         outcomes: Number of outcomes that it is for; None for any.
         ours: Whether it is of this package.
@@ -179,7 +179,9 @@ def register(
         ...     return ProbabilityOfImprovement(model, best_f)
         >>> register("improves", improves)
     """
-    if not callable(make):
+    if not isinstance(name, str) or not name.strip():
+        raise InputError("a name", repr(name), "For example 'mine'.")
+    if not callable(make) or make is Rule:
         raise InputError("a rule, or a callable that builds one", repr(make), "Give one.")
     if not ours and name in REGISTRY and REGISTRY[name].ours:
         raise InputError(
@@ -196,8 +198,8 @@ def described(make: Callable[..., Any], outcomes: int | None = 1, ours: bool = F
     open_ended = not ours and any(p.kind is p.VAR_KEYWORD for p in parameters)
     named = {p.name: p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     names = named.keys() - bound
-    data = (names & DATA) | (USUAL_DATA - bound if open_ended and not rule else set())
-    needed = tuple(key for key, p in named.items() if key in names & DATA and p.default is p.empty)
-    options = names - DATA | (SAMPLING if "sampler" in data else set())
+    data = set() if rule else (names & DATA) | (USUAL_DATA - bound if open_ended else set())
+    needed = tuple(key for key, p in named.items() if key in names and p.default is p.empty)
+    options = names - (set() if rule else DATA) | (SAMPLING if "sampler" in data else set())
     allowed = None if open_ended else frozenset(options)
     return Registered(make, frozenset(data), needed, allowed, outcomes, ours)

@@ -26,6 +26,7 @@ from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import region_of_best
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
+from bo_stream.errors import InputError, ShapeError
 
 if TYPE_CHECKING:
     from acquisitions.rule import Proposal, View
@@ -34,6 +35,9 @@ __all__ = ["Engine", "initial_design"]
 
 TARGETS = 1024
 """Maximum number of places of a pool over which the variance is integrated."""
+
+ROUNDING = 1e-6
+"""How far, in widths of the space, a proposed point may be from where it becomes a trial."""
 
 NO_REGION = "No trials are drawn about the recommended point."
 SPREAD = "Trials are spread over the space: an acquisition function could not be maximised."
@@ -240,8 +244,7 @@ class Engine:
             for one in self.used if self._renews else ():
                 latent_surrogate(one.model).refresh()
             found = self.stage.rule.propose(view, q)
-            if not bool(found.points.isfinite().all()):
-                raise ArithmeticError("The points are not finite.")
+            _check_proposed(found, view, q)
             return replace(found, name=found.name or usual[0], why=found.why or usual[1])
         return None
 
@@ -304,6 +307,33 @@ def initial_design(
     low, high = space.tensor_bounds
     U = torch.rand(done + q, space.dim, dtype=low.dtype, generator=generator)
     return low + (high - low) * U[done:]
+
+
+def _check_proposed(found: Proposal, view: View, q: int) -> None:
+    """Refuse what no trials can be: other numbers, repeated places, points that are infeasible."""
+    points, pool = getattr(found, "points", None), view.places is not None
+    shape = (q,) if pool else (q, view.pending.shape[-1])
+    if (
+        not isinstance(points, Tensor)
+        or points.shape != shape
+        or points.is_floating_point() == pool
+    ):
+        got = type(found).__name__ if points is None else f"{points}"
+        what = "different rows of view.places" if pool else "points"
+        raise ShapeError(f"a Proposal of {what}, shape {shape}", got, "Return one from the rule.")
+    if not bool(points.isfinite().all()):
+        raise ArithmeticError("The points are not finite.")
+    if view.places is not None:
+        inside = bool(((points >= 0) & (points < len(view.places))).all())
+        if not inside or len(points.unique()) < q:
+            what = f"{q} different rows of {len(view.places)} places"
+            raise InputError(what, f"{points.tolist()}", "Choose each once.")
+        return
+    domain, X = view.domain, points.to(view.domain.bounds)
+    away = (domain.snapped(domain.clipped(X)) - X).abs() > ROUNDING * domain.width
+    if bool(away.any()) or not bool(domain.holds(X).all()):
+        what = "feasible points from a rule"
+        raise InputError(what, f"{points.tolist()}", "Draw them from view.domain.")
 
 
 def _targets(settings: Settings) -> Tensor | None:

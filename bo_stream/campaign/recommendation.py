@@ -67,7 +67,7 @@ class Candidates:
 
     Attributes:
         X: ``n x d``.
-        told: OutcomeSet at the points, to be maximised, ``n``; minus infinity where there is none.
+        told: Outcomes at the points, to be maximised, ``n``; minus infinity where there is none.
         values: Posterior means of the objectives, to be maximised, ``n x m``.
         higher: From points ``n x d`` and others ``k x d`` to the probability that each objective is
             higher at the points, ``m x n x k``.
@@ -258,7 +258,7 @@ def gains_ahead(
         feasible: Where to look.
         data: All outcomes.
         ensemble: Kernels to average over.
-        outcome: OutcomeSet from latent values ``... x k``, increasing.
+        outcome: Outcomes from latent values ``... x k``, increasing.
         X: Points, ``k x d``.
     """
     from acquisitions import ThompsonSampling  # not at the top: it imports bo_stream

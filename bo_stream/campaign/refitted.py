@@ -106,9 +106,9 @@ class Refitted(GaussianModel):
         limit = {} if max_evals is None else {"options": {"maxiter": max_evals}}
         fit_gpytorch_mll(mll, optimizer_kwargs=limit)
         mll.train()
-        value = mll(model(*model.train_inputs), model.train_targets).sum()
+        value = mll(model(*model.train_inputs), model.train_targets).sum().item()
         mll.eval()
-        return FitReport(0, float(value) * self.num_observed, True)
+        return FitReport(0, value * self.num_observed, True)
 
     def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
         """The log density of outcomes, and its deviation from its expectation."""

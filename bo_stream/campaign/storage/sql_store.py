@@ -134,7 +134,7 @@ class Database:
     Args:
         url: ``sqlite:///oven.db`` (a file, created with the first campaign) or
             ``postgresql://...``.
-        snapshot_every: OutcomeSet after which a snapshot is saved even without a fit.
+        snapshot_every: Outcomes after which a snapshot is saved even without a fit.
         timeout: Seconds that a writer waits for the others, in SQLite.
         readonly: Whether nothing may be written, as where the file is not writable.
 

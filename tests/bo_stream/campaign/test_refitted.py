@@ -52,6 +52,11 @@ def test_a_model_of_botorch_serves(family: Any) -> None:
     assert len(run.ask()) == 1 and run.model.num_observed == 17
 
 
+def test_a_fit_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    told(Campaign(BOX, SingleTaskGP, "random", goal="minimise", **SETTINGS), 4)
+    assert not [w for w in recwarn if "scalar" in str(w.message)]
+
+
 @pytest.mark.parametrize("acquisition", ["qlogei", "qlognei", "ei", "thompson"])
 def test_it_is_decided_by_named_functions(acquisition: str) -> None:
     run = told(Campaign(BOX, SingleTaskGP, acquisition, goal="minimise", **SETTINGS), 5)
