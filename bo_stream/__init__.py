@@ -1,7 +1,7 @@
 """Streaming Gaussian-process surrogates for BoTorch.
 
-The names below are imported on first use: importing torch takes seconds, and neither the command
-line's help nor its check of a configuration needs it.
+The names below are imported on first use: importing torch takes seconds, and the command line's
+help does not need it.
 """
 
 from importlib import import_module

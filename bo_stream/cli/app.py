@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bo_stream.cli.toml_reader import ConfigError
+from bo_stream.cli.toml_reader import ConfigError, read_document
 
 __all__ = ["TEMPLATE", "app", "start"]
 
@@ -56,6 +56,20 @@ def _in_folder(file: Path | None) -> Path | None:
     return file
 
 
+def _picture(file: Path) -> Path:
+    """A picture to write, in a format that its name tells."""
+    if file.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ConfigError(f"Expected a file of .png, .pdf or .svg; got {file}. Rename it.")
+    _in_folder(file)
+    return file
+
+
+def _toml(file: Path) -> Path:
+    """A file that is TOML; others are refused before anything slow is imported."""
+    read_document(file)
+    return file
+
+
 def _choice(text: str) -> Any:
     """A name, or the table of a name and options."""
     if not text.lstrip().startswith("{"):
@@ -77,7 +91,8 @@ def _bounds(text: str) -> tuple[str, tuple[float, float]]:
 
 
 ConfigFile = Annotated[
-    Path, typer.Argument(metavar="CONFIG", help="A TOML, as bo-stream init writes one.")
+    Path,
+    typer.Argument(metavar="CONFIG", callback=_toml, help="A TOML, as bo-stream init writes one."),
 ]
 Where = Annotated[
     str, typer.Argument(metavar="STORE|CONFIG", help="URL or file of a store, or a TOML.")
@@ -90,7 +105,7 @@ Named = Annotated[
     str | None, typer.Option("--name", help="Name of the campaign, if the store has several.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
-Picture = Annotated[Path, typer.Option("--out", callback=_in_folder, help="PNG, PDF or SVG.")]
+Picture = Annotated[Path, typer.Option("--out", callback=_picture, help="PNG, PDF or SVG.")]
 Csv = Annotated[
     Path | None, typer.Option("--csv", callback=_in_folder, help="Write them to this CSV.")
 ]

@@ -57,6 +57,16 @@ def test_help_imports_nothing_heavy(args: list[str]) -> None:
     assert done.stderr == "[]\n"
 
 
+def test_what_cannot_be_is_refused_before_anything_heavy_is_imported() -> None:
+    for args, says in (
+        (("run", "none.toml"), "none.toml cannot be read"),
+        (("plot", "lab.db", "--out", "a.foo"), "Expected a file of .png, .pdf or .svg; got a.foo"),
+    ):
+        done = python(MAIN, *args)
+        assert done.returncode == 2 and says in done.stderr
+        assert done.stderr.endswith("\n['pydantic']\n")  # typer's own
+
+
 def test_without_typer_one_line_names_the_extra() -> None:
     code = "import sys; sys.modules['typer'] = None\nfrom bo_stream.__main__ import main; main()"
     done = python(code, "--help")
