@@ -263,8 +263,8 @@ class Campaign:
         return campaign
 
     def __repr__(self) -> str:
-        budget = "" if self.budget is None else f" of {self.budget}"
         told = self.ledger.refresh().num_told
+        budget = "" if self.budget is None else f" of {self.budget}"
         about = f"{figures.goal(self.settings)} over {', '.join(self.space.names)}"
         return f"<Campaign {self.ledger.name!r}: {about}; {told}{budget} told>"
 
@@ -331,7 +331,8 @@ class Campaign:
 
         All trials count: those with an outcome, running ones and failed ones.
         """
-        return _left(self.budget, self.ledger.refresh())
+        history = self.ledger.refresh()  # which may change the budget
+        return _left(self.budget, history)
 
     @property
     def model(self) -> StreamingGP | None:

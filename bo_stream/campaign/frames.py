@@ -429,7 +429,7 @@ def _measured(frame: pd.DataFrame, outcomes: OutcomeSet) -> pd.DataFrame:
             if rows.any():
                 named = ", ".join(map(str, frame.index[rows]))
                 warnings.warn(f"Rows {what}, which are left out: {named}.", stacklevel=6)
-    return frame[kept]
+    return frame if kept.all() else frame[kept]
 
 
 def _labels(

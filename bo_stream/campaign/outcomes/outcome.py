@@ -171,7 +171,7 @@ class Measured(Outcome):
     def read(self, frame: pd.DataFrame, earlier: Entry | None) -> list[Entry | None]:
         """Values and variances; an empty cell is no entry."""
         present = column(frame, self.column).notna().to_numpy()
-        part = frame[present]
+        part = frame if present.all() else frame[present]
         values = numbers(part, self.column, LARGEST).tolist()
         entries: list[Entry | None] = [None] * len(frame)
         read = zip(values, self._variances(part, earlier), strict=True)

@@ -323,8 +323,11 @@ def test_another_process_follows() -> None:
     one.withdraw(3, "a leak")
     one.widen({"x": (-2.0, 6.0)})
     one.change(budget=30, acquisition="random")
+    assert other.remaining == 22  # before anything else has read the change
     assert other.trials()["status"].tolist().count("withdrawn") == 1
-    assert other.remaining == 22 and other.settings.acquisition == {"name": "random"}
+    assert other.settings.acquisition == {"name": "random"}
+    one.change(budget=31)
+    assert repr(other).endswith("7 of 31 told>")
     other.ask()
     assert other.model is not None and other.model.num_observed == 7
     assert float(other.model.bounds[0, 0]) == -2.0  # type: ignore[index]
