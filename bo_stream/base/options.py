@@ -255,7 +255,8 @@ def from_plain(option: str, policy: Any) -> Any:
         signature.bind(**rest)
     except TypeError as error:
         known = ", ".join(signature.parameters)
-        raise InputError(f"the options {known} of {name!r}", str(error), "Correct it.") from error
+        got = str(error).removeprefix("got ")
+        raise InputError(f"the options {known} of {name!r}", got, "Correct it.") from error
     kinds_of = {key: str(one.annotation) for key, one in signature.parameters.items()}
     return kind(**{key: _value(option, kinds_of[key], rest[key]) for key in rest})
 

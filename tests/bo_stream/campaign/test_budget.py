@@ -38,6 +38,15 @@ def test_ask_stops_at_the_budget() -> None:
     with pytest.raises(BudgetError, match="its budget of 7; got 7.*raise the budget"):
         run.ask()
     assert len(run.trials()) == 7
+
+
+def test_a_budget_that_another_process_raised_is_seen_at_once(tmp_path: Path) -> None:
+    one, other = (campaign(f"sqlite:///{tmp_path}/c.db", budget=2) for _ in range(2))
+    one.ask(2)
+    other.change(budget=3)
+    assert one.remaining == 1
+    other.change(budget=4)
+    assert "0 of 4 told" in repr(one)
     assert campaign().remaining == float("inf")
 
 

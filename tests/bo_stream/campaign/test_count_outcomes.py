@@ -123,7 +123,10 @@ def test_other_columns_and_other_answers_are_refused() -> None:
         ({"outcome": {"y": Bernoulli()}}, "names of their own"),
         ({"outcome": {"value": StudentT()}}, "a likelihood of counts"),
         ({"outcome": {"column": "k", "likelihood": "binomal"}}, "one of bernoulli, binomial"),
-        ({"outcome": {"column": "k", "likelihood": "poisson", "trials": "n"}}, "of 'poisson'"),
+        (
+            {"outcome": {"column": "k", "likelihood": "poisson", "trials": "n"}},
+            "of 'poisson'; got an unexpected",
+        ),
     ],
 )
 def test_settings_that_counts_cannot_have(changes: dict[str, Any], said: str) -> None:
