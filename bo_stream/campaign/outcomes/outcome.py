@@ -124,7 +124,7 @@ class Outcome(ABC):
 
     def text(self, entry: Entry) -> str:
         """An entry in words."""
-        return repr(entry[0])
+        return repr(entry[0]) if entry[1] is None else f"{entry[0]!r} with variance {entry[1]!r}"
 
     # -- what is learned -------------------------------------------------------------------------
 

@@ -167,6 +167,8 @@ def test_noise_variances_and_other_columns_are_amended_alone() -> None:
     campaign.tell(pd.DataFrame({"x": [0.0, 1.0, 2.0], "y": [1.0, 2.0, 3.0], "yvar": 0.1}))
     campaign.amend(pd.DataFrame({"trial": [1], "yvar": [4.0]}))
     assert campaign.trials().loc[1, ["y", "yvar"]].tolist() == [2.0, 4.0]
+    with pytest.raises(StateError, match=r"2.0 with variance 4.0; got 2.0 with variance 0.1"):
+        campaign.tell(pd.DataFrame({"trial": [1], "y": [2.0], "yvar": [0.1]}))
     assert campaign.state.observations.Yvar[:, 0].tolist() == [0.1, 4.0, 0.1]  # type: ignore[index]
     campaign.amend(pd.DataFrame({"trial": [1], "y": [2.5]}))
     assert campaign.trials().loc[1, ["y", "yvar"]].tolist() == [2.5, 4.0]
