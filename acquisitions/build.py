@@ -26,6 +26,7 @@ from botorch.models.model import Model, ModelList
 from botorch.sampling.base import MCSampler
 from botorch.sampling.list_sampler import ListSampler
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
+from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
 from torch import Tensor
 
 from acquisitions.closed import (
@@ -53,6 +54,9 @@ __all__ = ["NAMES", "build", "sampler_for"]
 
 LOCKED = 600.0
 """Seconds after which a lock was probably left behind; compiling takes less than a minute."""
+
+PART = 128
+"""Number of points with one joint posterior of a model of BoTorch."""
 
 CALLABLES = {"objective", "posterior_transform", "constraints"}
 """Options that are no plain data."""
@@ -153,6 +157,19 @@ def _qlognehvi(
     return qLogNoisyExpectedHypervolumeImprovement(model, ref_point, X_baseline, **about)
 
 
+class _NIPVOfParts(qNegIntegratedPosteriorVariance):
+    """BoTorch's by parts of the points: with a posterior of all, a search needs 20 GB."""
+
+    @concatenate_pending_points
+    @t_batch_mode_transform()  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """Values at ``batch x q x d`` raw points, ``batch``."""
+        model = cast(Any, self.model).fantasize(X, self.sampler)
+        parts = cast(Tensor, self.mc_points).split(PART)
+        variances = [model.posterior(part.expand(*X.shape[:-2], -1, -1)).variance for part in parts]
+        return -torch.cat(variances, -2).mean((0, -2, -1))
+
+
 def _nipv(
     model: Model,
     *,
@@ -163,7 +180,7 @@ def _nipv(
     **kw: Any,
 ) -> AcquisitionFunction:
     if isinstance(model, Refitted):
-        return qNegIntegratedPosteriorVariance(model.model, mc_points, X_pending=X_pending)
+        return _NIPVOfParts(model.model, mc_points, X_pending=X_pending)
     ours = cast(GaussianModel, model)  # NIPV refuses other models
     return NIPV(ours, mc_points, X_pending=X_pending, weights=weights, **kw)
 

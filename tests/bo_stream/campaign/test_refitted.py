@@ -6,9 +6,11 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from botorch.acquisition.active_learning import qNegIntegratedPosteriorVariance
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, ScaleKernel
 
+from acquisitions import build
 from bo_stream import Campaign, ExactGP, Pool
 from bo_stream.campaign.effort import FitPolicy
 from bo_stream.campaign.refitted import Refitted
@@ -50,6 +52,30 @@ def test_a_model_of_botorch_serves(family: Any) -> None:
     assert abs(found["mean"][0]) < 1.0 and found["lower"][0] < found["upper"][0]
     run.withdraw([0], "broken")
     assert len(run.ask()) == 1 and run.model.num_observed == 17
+
+
+def test_integrated_variance_is_botorchs_in_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, points = torch.rand(6, 2).double(), torch.rand(300, 2).double()
+    model = SingleTaskGP(X, X.sum(-1, keepdim=True))
+    surrogate = Refitted(lambda *_: model, X, X.sum(-1, keepdim=True), None, None)
+    places, pending = torch.rand(5, 2, 2).double(), torch.rand(2, 2).double()
+    found = build("nipv", surrogate, mc_points=points, X_pending=pending)
+    expected = qNegIntegratedPosteriorVariance(model, points, X_pending=pending)
+    places.requires_grad_()
+    values = found(places), expected(places)
+    slopes = [torch.autograd.grad(value.sum(), places)[0] for value in values]
+    torch.testing.assert_close(*values)
+    torch.testing.assert_close(*slopes)
+    assert bool(slopes[0].any())
+    sizes, posterior = list[int](), SingleTaskGP.posterior
+
+    def recorded(self: SingleTaskGP, X: torch.Tensor, **given: Any) -> Any:
+        sizes.append(X.shape[-2])
+        return posterior(self, X, **given)
+
+    monkeypatch.setattr(SingleTaskGP, "posterior", recorded)
+    found(places)
+    assert max(sizes) <= 128
 
 
 def test_a_fit_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
