@@ -162,6 +162,7 @@ class CampaignConfig(Choices):
     store: str = Field("", validate_default=True)
     objective: Text | None = None
     outcome: Text | Outcome = None  # type: ignore[assignment]
+    targets: None = None  # a frame, which programs give
     optimum: Finite | None = None
     inputs: Annotated[dict[str, InputConfig], Field(min_length=1)] | None = None
     pool: PoolFile | None = None

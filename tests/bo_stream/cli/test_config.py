@@ -74,6 +74,11 @@ def test_all_of_it_is_read(tmp_path: Path) -> None:
         ),
         ("timeout = 60", "q = 2", "line 15, run.q: Expected workers or q; got both"),
         ("workers = 2\n", "", "line 14, run.timeout: Expected timeout with workers"),
+        (
+            "budget = 20",
+            "targets = [[1.0]]",
+            "line 3, targets: Expected targets, None; got [[1.0]]",
+        ),
         ("[run]", "[rum]", "line 13, rum: Expected keys among"),
         ("high = 10.0", "high = 10.0.0", "line 8"),
         ("[run]", "[pool]\nfile='oven.toml'\n[run]", "line 13, pool: Expected either tables"),
