@@ -536,18 +536,22 @@ def _not_plain(contents: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _unsealed(campaign: str, number: int, stored: object) -> dict[str, Any] | None:
+def _unsealed(
+    campaign: str, number: int, stored: object, required: bool = False
+) -> dict[str, Any] | None:
     """Contents without their checksum; None if they are damaged.
 
     Args:
         campaign: Name of the campaign.
         number: Number of the event; 0 for the settings.
         stored: What was read. Earlier releases stored no checksums.
+        required: Whether it has to have one, as the event before it has.
     """
     if not isinstance(stored, Mapping) or not stored:
         return None
     contents = {name: value for name, value in stored.items() if name != CHECKSUM}
-    whole = CHECKSUM not in stored or stored[CHECKSUM] == _digest(campaign, number, contents)
+    checksum = stored.get(CHECKSUM)
+    whole = not required if checksum is None else checksum == _digest(campaign, number, contents)
     return contents if whole else None
 
 
@@ -557,12 +561,13 @@ def _whole(campaign: str, count: int, rows: Iterable[Row[Any]]) -> list[Event]:
     Raises:
         StateError: if one of them is damaged or lost.
     """
-    found: list[Event] = []
+    found, required = list[Event](), False
     for expected, row in enumerate(rows, count + 1):
-        event = _unsealed(campaign, row.number, row.payload)
+        event = _unsealed(campaign, row.number, row.payload, required)
         if event is None or row.number != expected:
             raise _damaged(f"a damaged or lost event {expected} of campaign {campaign!r}")
         found.append(event)
+        required = CHECKSUM in row.payload
     return found
 
 
@@ -643,13 +648,14 @@ def _checked(connection: Connection, name: str, settings: object, errors: str) -
     damage = [errors] if errors else []
     if _unsealed(name, 0, settings) is None:
         damage.append("its settings are damaged")
-    last, lost, whole, trials = 0, list[int](), 0, 0
+    last, lost, whole, trials, required = 0, list[int](), 0, 0, False
     try:
         for number, stored in connection.execute(EVENTS_SINCE, {"name": name, "count": 0}):
-            event = _unsealed(name, number, stored)
+            event = _unsealed(name, number, stored, required)
             lost += range(last + 1, number + (event is None))
             last = number
             if event is not None:
+                required = CHECKSUM in stored
                 whole, trials = whole + 1, trials + len(event.get("trials", ()))
     except SQLAlchemyError:
         damage.append(f"events after {last} cannot be read")

@@ -101,6 +101,7 @@ def test_a_whole_store(copy: Path) -> None:
     [
         ("UPDATE events SET payload = '{}' WHERE number = 8", "event 8 of"),
         ("UPDATE events SET payload = 'x' WHERE number = 8", "event 8 of"),
+        ('UPDATE events SET payload = \'{"kind": "told"}\' WHERE number = 8', "event 8 of"),
         ("DELETE FROM events WHERE number = 8", "event 8 of"),
         ("UPDATE events SET number = 900 WHERE number = 82", "event 82 of"),
         ("UPDATE campaigns SET settings = replace(settings, ': 8,', ': 9,')", "damaged settings"),
