@@ -432,8 +432,9 @@ def _may_exist(url: URL) -> bool:
 def _is_writable(url: URL) -> bool:
     """Whether an SQLite file and its folder may be written, or the database is another one."""
     path = Path(url.database or "")
-    both = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    return both or url.get_backend_name() != "sqlite" or not path.exists()
+    if url.get_backend_name() != "sqlite" or not path.exists():  # first: another may create it
+        return True
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def _close(engine: Engine, process: int) -> None:
