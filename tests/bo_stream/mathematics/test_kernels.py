@@ -1,13 +1,16 @@
 """Kernels as they are read and frozen."""
 
 import math
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from botorch.models.kernels import CategoricalKernel
+from gpytorch import settings
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Size
 
+from bo_stream import ExactGP, OnlineSGPR
 from bo_stream.mathematics.kernels import frozen_kernel, scaled, stationary
 
 
@@ -49,3 +52,27 @@ def test_parts_of_kernels() -> None:
 def test_other_kernels_have_no_closed_form(kernel: Kernel) -> None:
     assert stationary(ScaleKernel(RBFKernel(ard_num_dims=2)), 2) is not None
     assert stationary(kernel, 2) is None
+
+
+class Watching(RBFKernel):
+    """Notes how gpytorch's switch of lazy evaluation stands while values are computed."""
+
+    lazy: ClassVar[list[bool]] = []
+
+    def forward(self, x1: Any, x2: Any, **params: Any) -> Any:
+        self.lazy.append(settings.lazily_evaluate_kernels.on())
+        return super().forward(x1, x2, **params)
+
+
+@pytest.mark.parametrize("family", [ExactGP, OnlineSGPR])
+def test_settings_of_all_threads_stay(family: Any) -> None:
+    """Two threads that switch it would leave it off for good."""
+    X = torch.rand(8, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    bounds = torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.float64)
+    kernel = Watching(ard_num_dims=2, active_dims=(0, 2))
+    model = family(X, X[:, :1], bounds=bounds, covar_module=kernel)
+    Watching.lazy.clear()
+    first = model.observe(X[:2] * 0.5, X[:2, 1:2]).posterior(X[:3]).variance
+    assert Watching.lazy and all(Watching.lazy)
+    X[:, 1] = 0.3  # which the kernel does not see
+    assert torch.allclose(model.posterior(X[:3]).variance, first)
