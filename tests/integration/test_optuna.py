@@ -354,7 +354,7 @@ def test_what_cannot_be_is_refused() -> None:
         StreamingSampler("nonesuch")
     with pytest.raises(InputError, match="'nonesuch'"):
         StreamingSampler(acquisition="nonesuch")
-    with pytest.raises(InputError, match="initial, greater than or equal to 2"):
+    with pytest.raises(InputError, match="initial, an integer of 2 or more"):
         StreamingSampler(initial=1)
     for name in ("seed", "initial", "fit", "optimiser", "independent_sampler"):
         with pytest.raises(InputError, match=f"{name}.*'many'"):
