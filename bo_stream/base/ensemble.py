@@ -73,7 +73,7 @@ class KernelEnsemble:
     )
 
     @staticmethod
-    def serves(model: Any) -> bool:
+    def serves(model: object) -> bool:
         """Whether a surrogate's state is independent of hyperparameters.
 
         That of `WISKI`, `HSGP` and `ProjectedWISKI` is a sum over observations, that of `ExactGP`

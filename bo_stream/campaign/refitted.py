@@ -20,6 +20,7 @@ from botorch.models.transforms.input import Normalize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from gpytorch.likelihoods import Likelihood
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.models import ExactGP
 from torch import Tensor
 
 from bo_stream.base.fitting import FitReport, shortfall
@@ -101,7 +102,7 @@ class Refitted(GaussianModel):
 
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit hyperparameters, from those of before, with at most so many iterations."""
-        model: Any = self.model
+        model = cast(ExactGP, self.model)
         mll = ExactMarginalLogLikelihood(model.likelihood, model)
         limit = {} if max_evals is None else {"options": {"maxiter": max_evals}}
         fit_gpytorch_mll(mll, optimizer_kwargs=limit)

@@ -50,7 +50,7 @@ from bo_stream.errors import (
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
 
 if TYPE_CHECKING:
-    from acquisitions.maximised import AcquisitionBuilder as AcquisitionBuilder
+    from acquisitions.maximised import AcquisitionBuilder
     from acquisitions.rule import Rule
 
 __all__ = [
@@ -172,7 +172,7 @@ class Choices(Options):
         ]
 
 
-def _space(space: Any) -> Any:
+def _space(space: object) -> object:
     return space_from_dict(space) if isinstance(space, Mapping) else space
 
 

@@ -33,7 +33,7 @@ from bo_stream.integrations.following import (
 )
 
 if TYPE_CHECKING:
-    from bo_stream.campaign.settings import AcquisitionBuilder
+    from acquisitions.maximised import AcquisitionBuilder
 
 __all__ = ["StreamingNode"]
 

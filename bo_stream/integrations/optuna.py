@@ -27,7 +27,7 @@ from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.integrations.following import FinishedTrial, FollowsTrials, Inputs, Parameter
 
 if TYPE_CHECKING:
-    from bo_stream.campaign.settings import AcquisitionBuilder
+    from acquisitions.maximised import AcquisitionBuilder
 
 __all__ = ["StreamingSampler"]
 

@@ -69,7 +69,7 @@ __all__ = [
 ]
 
 CHUNK = 2**18
-"""Kernel values between points and data in memory at once: 1 MB in float64."""
+"""Kernel values between points and data in memory at once: 2 MB in float64."""
 
 FAR = 300.0
 """exp of less than minus this is taken as exp of that: subnormal numbers, also as products, are a

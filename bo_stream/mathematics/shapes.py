@@ -7,12 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from bo_stream.errors import StateError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "Rows",
@@ -26,7 +29,7 @@ __all__ = [
     "with_tensors",
 ]
 
-State = TypeVar("State")
+State = TypeVar("State", bound="DataclassInstance")
 Sign = Literal["any", "not negative", "positive", "extended"]
 
 
@@ -65,25 +68,25 @@ def nested(**letters: str) -> Any:
     return field(metadata={"letters": letters})
 
 
-def tensors_of(state: Any) -> Iterator[tuple[str, Tensor]]:
+def tensors_of(state: DataclassInstance) -> Iterator[tuple[str, Tensor]]:
     """Names and tensors of a state; those of a state inside it as ``outer_inner``."""
     for part in _names(state.__class__):
         value = getattr(state, part)
         if isinstance(value, Tensor):
             yield part, value
-        elif is_dataclass(value):
+        elif is_dataclass(value) and not isinstance(value, type):
             for name, tensor in tensors_of(value):
                 yield f"{part}_{name}", tensor
 
 
-def with_tensors(state: Any, tensors: Mapping[str, Tensor], outer: str = "") -> Any:
+def with_tensors(state: State, tensors: Mapping[str, Tensor], outer: str = "") -> State:
     """The same state with other tensors, by the names of `tensors_of` after ``outer``."""
     values, same = dict[str, Any](), True
     for name in _names(state.__class__):
         before = value = getattr(state, name)
         if isinstance(value, Tensor):
             value = tensors[outer + name]
-        elif is_dataclass(value):
+        elif is_dataclass(value) and not isinstance(value, type):
             value = with_tensors(value, tensors, f"{outer}{name}_")
         same = same and value is before
         values[name] = value
@@ -95,7 +98,7 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind))
 
 
-def moved(state: Any, device: torch.device) -> Any:
+def moved(state: State, device: torch.device) -> State:
     """The same state on another device."""
     return with_tensors(state, {name: tensor.to(device) for name, tensor in tensors_of(state)})
 
@@ -118,7 +121,7 @@ def loaded(state: State, saved: Mapping[str, Tensor], sizes: Mapping[str, int]) 
             raise StateError(f"{name} as {mine.dtype}", f"{value.dtype}", "It is damaged.")
         # A copy has the strides of what was saved, which rounding depends on.
         tensors[name] = value.to(dtype=mine.dtype, device=mine.device, copy=True)
-    new: State = with_tensors(state, tensors)
+    new = with_tensors(state, tensors)
     check_shapes(new, sizes)
     return new
 
@@ -144,7 +147,7 @@ def side_by_side(states: Sequence[Any], outputs: Sequence[int]) -> Any:
     return type(states[0])(**values)
 
 
-def check_shapes(state: Any, sizes: Mapping[str, int]) -> dict[str, int]:
+def check_shapes(state: DataclassInstance, sizes: Mapping[str, int]) -> dict[str, int]:
     """Refuse a state whose tensors do not fit together, or are not finite or of the wrong sign.
 
     Args:
@@ -160,7 +163,7 @@ def check_shapes(state: Any, sizes: Mapping[str, int]) -> dict[str, int]:
     known = dict(sizes)
     for part in fields(state):
         value = getattr(state, part.name)
-        if is_dataclass(value):
+        if is_dataclass(value) and not isinstance(value, type):
             letters = part.metadata.get("letters", {})
             inner = {letter: size for letter, size in sizes.items() if letter not in letters}
             inner |= {a: known[b] for a, b in letters.items() if b in known}

@@ -37,7 +37,7 @@ FORGOTTEN = 1e-200
 
 
 @dataclass(frozen=True)
-class SufficientStatistics:
+class SufficientStatistics(ABC):
     """The statistics of m features and ``o`` outputs; ``s`` is 1 if outputs share their noise.
 
     Attributes:
@@ -107,9 +107,9 @@ class SufficientStatistics:
         """
         raise NotImplementedError
 
+    @abstractmethod
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
         """``W'R^-1 1`` (``s x m``), ``1'R^-1 y`` (``o``) and ``1'R^-1 1`` (``s``)."""
-        raise NotImplementedError
 
     def statistics(self) -> list[OutputStatistics]:
         """The statistics of every output."""
@@ -194,7 +194,7 @@ def far(mean: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BufferedStatistics(SufficientStatistics, ABC):
+class BufferedStatistics(SufficientStatistics):
     """Statistics over features that can be chosen again while all points are held.
 
     A family adds the features as a field, and defines `features`, `over` and `unlike`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -26,10 +26,12 @@ from botorch.cross_validation import efficient_loo_cv
 from botorch.exceptions.errors import UnsupportedError as BotorchUnsupportedError
 from botorch.exceptions.warnings import BotorchWarning, InputDataWarning
 from botorch.generation.sampling import MaxPosteriorSampling
-from botorch.models.model import ModelList
+from botorch.models.model import Model, ModelList
 from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms import Standardize
 from botorch.optim.optimize import optimize_acqf
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.torch import TorchPosterior
 from botorch.sampling.get_sampler import get_sampler
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.sampling.pathwise import get_matheron_path_model
@@ -38,6 +40,7 @@ from botorch.utils.sampling import optimize_posterior_samples
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Size, Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import BoStreamError, BoundsError, check_not_shadowed
 from bo_stream.testing.base import (
     Contract,
@@ -57,7 +60,7 @@ def _sampler(count: int) -> SobolQMCNormalSampler:
     return SobolQMCNormalSampler(Size([count]), seed=1)
 
 
-def _jes(model: Any, X: Tensor, bounds: Tensor) -> Any:
+def _jes(model: StreamingGP, X: Tensor, bounds: Tensor) -> Any:
     optima = optimize_posterior_samples(
         get_matheron_path_model(model, Size([4])), bounds, raw_samples=32, num_restarts=2
     )
@@ -226,8 +229,9 @@ class AcquisitionContract(Contract):
     def test_multi_step_lookahead(self) -> None:
         """Nested fantasies; users pass their own argfac, the default reads stored targets."""
 
-        def argfac(model: Any, X: Tensor) -> dict[str, Any]:
-            return {"best_f": model.posterior(self.points(5)).mean.amax(-2)}
+        def argfac(model: Model, X: Tensor) -> dict[str, Any]:
+            posterior = cast(GPyTorchPosterior, model.posterior(self.points(5)))
+            return {"best_f": posterior.mean.amax(-2)}
 
         model = self.build()
         acqf = qMultiStepLookahead(
@@ -299,14 +303,14 @@ class AcquisitionContract(Contract):
 
     # -- several outputs -------------------------------------------------------------------------
 
-    def hypervolume(self, model: Any) -> Any:
+    def hypervolume(self, model: Model) -> Any:
         """Noisy expected hypervolume improvement over two outputs."""
         X = self.points(6, seed=33)
         return qLogNoisyExpectedHypervolumeImprovement(
             model,
             ref_point=[-1.0, -1.0],
             X_baseline=X,
-            sampler=get_sampler(model.posterior(X), Size([8]), seed=1),
+            sampler=get_sampler(cast(TorchPosterior, model.posterior(X)), Size([8]), seed=1),
             prune_baseline=False,
         )
 

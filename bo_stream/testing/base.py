@@ -114,7 +114,7 @@ class Contract:
             kw.setdefault("likelihood", GaussianLikelihood())
         return self.make(X, Y, Yvar, **{"bounds": self.bounds, **kw})
 
-    def objective_of_all(self, model: Any) -> Tensor:
+    def objective_of_all(self, model: StreamingGP) -> Tensor:
         """The evidence (or bound) of all data plus log priors: what is the same however they came.
 
         By default what `make_mll` gives; a family whose hyperparameters climb less says so here.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
+from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
 from bo_stream.base.gaussian_model import ConditionedPosterior, GaussianModel
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import UnsupportedError
 from bo_stream.testing import oracles
 from bo_stream.testing.base import (
@@ -66,7 +68,7 @@ class ConditioningContract(Contract):
             assert torch.equal(m.posterior(points).mean, mean)
 
     def posterior_given(
-        self, model: Any, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
+        self, model: StreamingGP, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The oracle, one at a time: mean ``batch x p x m``, covariance ``batch x m x p x p``."""
         batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], points.shape[:-2])
@@ -77,7 +79,8 @@ class ConditioningContract(Contract):
         means, covs = [], []
         for x, y, d, p in zip(X, Y, noise, points, strict=True):
             for o in range(Y.shape[-1]):
-                joint = model.posterior(torch.cat([x, p]), output_indices=[o]).distribution
+                both = model.posterior(torch.cat([x, p]), output_indices=[o])
+                joint = cast(GPyTorchPosterior, both).distribution
                 posterior = oracles.condition(joint.mean, joint.covariance_matrix, y[:, o], d[:, o])
                 means.append(posterior[0])
                 covs.append(posterior[1])
@@ -86,7 +89,7 @@ class ConditioningContract(Contract):
         return mean.mT, torch.stack(covs).reshape(*batch, m, p, p)
 
     def assert_conditioned(
-        self, given: Any, model: Any, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
+        self, given: Any, model: StreamingGP, X: Tensor, Y: Tensor, noise: Tensor, points: Tensor
     ) -> None:
         """`given` is `model` conditioned on the data, by the oracle, at `points`."""
         mean, cov = self.posterior_given(model, X, Y, noise, points)
@@ -97,7 +100,7 @@ class ConditioningContract(Contract):
             part = given.posterior(points, output_indices=[o])
             close(part.distribution.covariance_matrix, cov[..., o, :, :])
 
-    def default_noise(self, model: Any) -> Tensor:
+    def default_noise(self, model: StreamingGP) -> Tensor:
         """The noise of a typical observation, as a posterior shows it, ``m``."""
         x = self.points(1)
         noisy, clean = model.posterior(x, observation_noise=True), model.posterior(x)

@@ -11,6 +11,7 @@ from botorch.exceptions.errors import DeprecationError
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from torch import Size, Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import BoStreamError
 from bo_stream.testing.base import assert_same_state, close, snapshot
 from bo_stream.testing.conditioning import ConditioningContract
@@ -21,7 +22,7 @@ __all__ = ["FantasyContract"]
 class FantasyContract(ConditioningContract):
     """`fantasize`: BoTorch's samplers, observation noise, batches and nesting."""
 
-    def fantasies(self, model: Any, X: Tensor, f: int = 3) -> tuple[Any, Tensor]:
+    def fantasies(self, model: StreamingGP, X: Tensor, f: int = 3) -> tuple[Any, Tensor]:
         """Fantasies at X, and the outcomes they were conditioned on."""
         sampler = SobolQMCNormalSampler(Size([f]), seed=3)
         given = model.fantasize(X, sampler)

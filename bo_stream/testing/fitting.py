@@ -16,6 +16,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood, MarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior, NormalPrior
 
 from bo_stream.base.fitting import FitReport
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.testing.base import Contract, close
 
@@ -28,7 +29,7 @@ SLACK = 0.1
 class FittingContract(Contract):
     """The objective, its optimum, and what users may ask of the search."""
 
-    def objective(self, model: Any) -> float:
+    def objective(self, model: StreamingGP) -> float:
         """Evidence (or bound) plus log priors."""
         return float(model.make_mll()().detach())
 
@@ -137,7 +138,7 @@ class FittingContract(Contract):
         free = self.build(covar_module=self.scaled_kernel())
         close(free.make_mll()() - free._objective(False)[0], self.noise_prior(free), 1e-10)
 
-    def noise_prior(self, model: Any) -> torch.Tensor:
+    def noise_prior(self, model: StreamingGP) -> torch.Tensor:
         """The log prior of the noise, if it has one."""
         total = torch.zeros((), dtype=torch.float64)
         for _, module, prior, value, _ in model.likelihood.named_priors():

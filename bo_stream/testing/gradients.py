@@ -16,6 +16,7 @@ from botorch.acquisition.objective import GenericMCObjective
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import UnsupportedError
 from bo_stream.testing import oracles
 from bo_stream.testing.base import Contract, close
@@ -32,35 +33,35 @@ def sampler(count: int = 8, seed: int = 11) -> SobolQMCNormalSampler:
     return SobolQMCNormalSampler(Size([count]), seed=seed)
 
 
-def _ucb(model: Any, points: Tensor) -> AcquisitionFunction:
+def _ucb(model: StreamingGP, points: Tensor) -> AcquisitionFunction:
     return monte_carlo.qUpperConfidenceBound(model, beta=0.8, sampler=sampler())
 
 
-def _log_ei(model: Any, points: Tensor) -> AcquisitionFunction:
+def _log_ei(model: StreamingGP, points: Tensor) -> AcquisitionFunction:
     return logei.qLogExpectedImprovement(model, best_f=0.2, sampler=sampler())
 
 
-def _ucb_pending(model: Any, points: Tensor) -> AcquisitionFunction:
+def _ucb_pending(model: StreamingGP, points: Tensor) -> AcquisitionFunction:
     return monte_carlo.qUpperConfidenceBound(
         model, beta=0.8, sampler=sampler(), X_pending=points[:1]
     )
 
 
-def _log_nei(model: Any, points: Tensor) -> AcquisitionFunction:
+def _log_nei(model: StreamingGP, points: Tensor) -> AcquisitionFunction:
     return logei.qLogNoisyExpectedImprovement(
         model, X_baseline=points[:4], sampler=sampler(), prune_baseline=False, cache_root=True
     )
 
 
-def _nipv(model: Any, points: Tensor) -> AcquisitionFunction:
+def _nipv(model: StreamingGP, points: Tensor) -> AcquisitionFunction:
     return qNegIntegratedPosteriorVariance(model, mc_points=points, sampler=sampler(1))
 
 
-def _kg(model: Any, points: Tensor) -> AcquisitionFunction:
+def _kg(model: StreamingGP, points: Tensor) -> AcquisitionFunction:
     return qKnowledgeGradient(model, num_fantasies=3, sampler=sampler(3))
 
 
-def _kg_objective(model: Any, points: Tensor) -> AcquisitionFunction:
+def _kg_objective(model: StreamingGP, points: Tensor) -> AcquisitionFunction:
     """With an MC objective stock BoTorch's gradient loses what the fantasies' covariance does."""
     return qKnowledgeGradient(
         model,
@@ -71,7 +72,7 @@ def _kg_objective(model: Any, points: Tensor) -> AcquisitionFunction:
     )
 
 
-def _multi_step(model: Any, points: Tensor) -> AcquisitionFunction:
+def _multi_step(model: StreamingGP, points: Tensor) -> AcquisitionFunction:
     return qMultiStepLookahead(model, batch_sizes=[1, 1], samplers=[sampler(2), sampler(2, 12)])
 
 

@@ -11,6 +11,7 @@ import torch
 from botorch.sampling.normal import SobolQMCNormalSampler
 from torch import Size, Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import (
     BoStreamError,
     BoundsError,
@@ -72,7 +73,7 @@ BAD_NOISE: dict[str, Callable[[Tensor], Tensor]] = {
 class InputContract(Contract):
     """`observe`, `condition_on_observations`, `posterior`, the constructor."""
 
-    def refused(self, call: Callable[[], object], error: type, model: Any) -> None:
+    def refused(self, call: Callable[[], object], error: type, model: StreamingGP) -> None:
         """The call raises `error`, with a remedy, and leaves the model as it was."""
         before = snapshot(model)
         with pytest.raises(error, match=r"Expected .*; got .*\. .+") as caught:

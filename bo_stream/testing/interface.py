@@ -20,6 +20,7 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.models import GP
 from torch import Size, Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.scores import Surprise
 from bo_stream.testing.base import (
     Contract,
@@ -54,11 +55,11 @@ class InterfaceContract(Contract):
 
     @pytest.mark.parametrize("outputs", [1, 2])
     def test_shapes(self, outputs: int) -> None:
-        model: Any = self.build(outputs=self.outputs_of(outputs))
+        model: StreamingGP = self.build(outputs=self.outputs_of(outputs))
         for shape in ((1,), (4,), (3, 1), (3, 4), (2, 3, 4)):
             self.assert_shapes(model, self.points(*shape), outputs)
 
-    def assert_shapes(self, model: Any, X: Tensor, outputs: int) -> None:
+    def assert_shapes(self, model: StreamingGP, X: Tensor, outputs: int) -> None:
         """Batches of points have BoTorch's shapes, and the values of their points alone."""
         *batch, q = X.shape[:-1]
         posterior = model.posterior(X)
@@ -174,7 +175,7 @@ class InterfaceContract(Contract):
 
     # -- dtype -----------------------------------------------------------------------------------
 
-    def assert_double_inside(self, model: Any) -> None:
+    def assert_double_inside(self, model: StreamingGP) -> None:
         """State and transforms stay in float64."""
         for name, buffer in model.state_dict().items():
             known = isinstance(buffer, Tensor) and buffer.is_floating_point()
@@ -284,7 +285,7 @@ class InterfaceContract(Contract):
         assert model.condition_on_observations(Z[0], Z[0, :, :1]).posterior(Z).mean.is_cuda
 
 
-def part_of(model: Any, indices: list[int]) -> Any:
+def part_of(model: StreamingGP, indices: list[int]) -> Any:
     """A surrogate's outputs by `posterior(output_indices=...)`, as something with a posterior."""
 
     class Part:

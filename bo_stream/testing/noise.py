@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from botorch.sampling.normal import SobolQMCNormalSampler
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from torch import Size
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import NoiseError, UnsupportedError
 from bo_stream.testing.base import Contract, assert_same_posterior, close
 
@@ -50,7 +49,7 @@ class NoiseContract(Contract):
         """What `fantasize` and `observation_noise=True` use where noise is known."""
         X, Y, _ = self.data(6)
         Yvar = torch.linspace(0.1, 0.6, 6, dtype=self.dtype).unsqueeze(-1)
-        model: Any = self.plain(X[:2], Y[:2], Yvar[:2], bounds=self.bounds)
+        model: StreamingGP = self.plain(X[:2], Y[:2], Yvar[:2], bounds=self.bounds)
         model.observe(X[2:], Y[2:], Yvar[2:])
         Z = self.points(3, 2)
         added = model.posterior(Z, observation_noise=True).variance - model.posterior(Z).variance
@@ -68,7 +67,7 @@ class NoiseContract(Contract):
         X, Y, _ = self.data(8)
         Yvar = torch.linspace(0.1, 0.8, 8, dtype=self.dtype).unsqueeze(-1)
         likelihood = GaussianLikelihood() if scaled else None
-        model: Any = self.plain(X, Y, Yvar, bounds=self.bounds, likelihood=likelihood)
+        model: StreamingGP = self.plain(X, Y, Yvar, bounds=self.bounds, likelihood=likelihood)
         Z, targets, points = self.points(3, seed=7), self.points(3, seed=8)[:, :1], self.points(4)
         for noise in (None, 0.05 + targets.square()):
             given = model.condition_on_observations(Z, targets, noise=noise)
@@ -78,7 +77,7 @@ class NoiseContract(Contract):
 
     def test_known_noise_with_nothing_seen(self) -> None:
         X, Y, _ = self.data(0)
-        model: Any = self.plain(X, Y, Y, bounds=self.bounds)
+        model: StreamingGP = self.plain(X, Y, Y, bounds=self.bounds)
         Z, sampler = self.points(2), SobolQMCNormalSampler(Size([3]), seed=3)
         with pytest.raises(NoiseError, match="Tensor"):
             model.fantasize(Z, sampler)

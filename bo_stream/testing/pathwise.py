@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import pytest
 import torch
@@ -11,10 +11,12 @@ from botorch.models.gp_regression import SingleTaskGP
 from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim.optimize import optimize_acqf
+from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.pathwise import get_matheron_path_model
 from botorch.utils.sampling import optimize_posterior_samples
 from torch import Size, Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.testing.base import Contract, close
 
 __all__ = ["PathwiseContract"]
@@ -27,13 +29,16 @@ STRAY = 5.0
 class PathwiseContract(Contract):
     """Paths have BoTorch's shapes and the posterior's distribution."""
 
-    def assert_draws_follow_the_posterior(self, model: Any, X: Tensor, outputs: int) -> None:
+    def assert_draws_follow_the_posterior(
+        self, model: StreamingGP, X: Tensor, outputs: int
+    ) -> None:
         """Mean and covariance over draws at X (``q x d``) are the posterior's."""
         torch.manual_seed(0)
         with torch.no_grad():
             draws = get_matheron_path_model(model, Size([DRAWS]))(X.expand(DRAWS, -1, -1))
             for o in range(outputs):
-                joint = model.posterior(X, output_indices=[o]).distribution
+                posterior = cast(GPyTorchPosterior, model.posterior(X, output_indices=[o]))
+                joint = posterior.distribution
                 mean, cov = joint.mean, joint.covariance_matrix
                 centred = draws[..., o] - mean
                 z = centred.mean(0) / (cov.diagonal() / DRAWS).sqrt()

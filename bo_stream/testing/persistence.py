@@ -14,6 +14,7 @@ from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms import Normalize, Standardize
 
 from bo_stream.base.checkpoint import load, packed, read, unpacked
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, StateError
 from bo_stream.testing.base import (
     Contract,
@@ -106,7 +107,7 @@ class PersistenceContract(Contract):
             m.observe(*self.data(6))
         assert_same_state(snapshot(again), snapshot(model))
 
-    def loaded(self, model: Any, path: Path) -> Any:
+    def loaded(self, model: StreamingGP, path: Path) -> Any:
         """Loaded from a file; what is not the family's is asked for, and handed in."""
         try:
             return load(path)
@@ -257,7 +258,7 @@ class PersistenceContract(Contract):
             assert model.num_observed == count
             assert_same_posterior(self.resumed(model), model, self.points(4), 1e-9)
 
-    def resumed(self, model: Any) -> Any:
+    def resumed(self, model: StreamingGP) -> Any:
         """A surrogate built without data that has loaded a state."""
         again = self.build(0)
         again.load_state_dict(model.state_dict())

@@ -25,6 +25,7 @@ from gpytorch.kernels import ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.scores import marginals, quantiles
 from bo_stream.testing.base import (
@@ -305,7 +306,7 @@ class TransformContract(Contract):
 class Moved:
     """A model asked at other points than it is told."""
 
-    def __init__(self, model: Any, shift: Tensor) -> None:
+    def __init__(self, model: StreamingGP, shift: Tensor) -> None:
         self._model, self._shift = model, shift
 
     def posterior(self, X: Tensor) -> Any:

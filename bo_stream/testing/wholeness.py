@@ -20,6 +20,7 @@ from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 import bo_stream
+from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError
 from bo_stream.testing.base import (
     Contract,
@@ -156,13 +157,13 @@ class WholenessContract(Contract):
                 change(model)
             return used, unused
 
-        def constrain(model: Any) -> None:
+        def constrain(model: StreamingGP) -> None:
             model.covar_module.register_constraint("raw_outputscale", GreaterThan(2.0))
 
-        def set_nu(model: Any) -> None:
+        def set_nu(model: StreamingGP) -> None:
             model.covar_module.base_kernel.nu = 0.5
 
-        def replace(model: Any) -> None:
+        def replace(model: StreamingGP) -> None:
             old = model.covar_module
             model.covar_module = ScaleKernel(RBFKernel(ard_num_dims=self.dim)).to(self.dtype)
             model.covar_module.load_state_dict(old.state_dict())

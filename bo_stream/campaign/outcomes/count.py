@@ -79,7 +79,7 @@ class Count(Outcome):
         return outcome
 
     def check_settings(
-        self, goal: str, surrogate: Any, noise: Any, refused: Collection[str]
+        self, goal: str, surrogate: object, noise: object, refused: Collection[str]
     ) -> None:
         """Refuse settings of a campaign that counts cannot have.
 
