@@ -130,11 +130,9 @@ def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.Da
     _check_optimises(state.settings)
     if state.engine.only is None:
         return _recommended(state, n, feasible)
-    model, data = _current_model(state), state.engine.only.data
-    latent, kernels = (
-        latent_surrogate(model),
-        (state.engine.only.ensemble, state.engine.only.kernels()),
-    )
+    model, learner = _current_model(state), state.engine.only
+    latent, data = latent_surrogate(model), learner.data
+    kernels = learner.ensemble, learner.kernels()
 
     def means(X: Tensor) -> Tensor:
         return _distribution(state, model, X).mean

@@ -50,7 +50,7 @@ from bo_stream.errors import (
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
 
 if TYPE_CHECKING:
-    from acquisitions.maximised import AcquisitionBuilder
+    from acquisitions.maximised import AcquisitionBuilder as AcquisitionBuilder
     from acquisitions.rule import Rule
 
 __all__ = [

@@ -33,7 +33,7 @@ from bo_stream.integrations.following import (
 )
 
 if TYPE_CHECKING:
-    from acquisitions.maximised import AcquisitionBuilder
+    from bo_stream.campaign.settings import AcquisitionBuilder
 
 __all__ = ["StreamingNode"]
 

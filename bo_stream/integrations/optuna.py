@@ -27,7 +27,7 @@ from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.integrations.following import FinishedTrial, FollowsTrials, Inputs, Parameter
 
 if TYPE_CHECKING:
-    from acquisitions.maximised import AcquisitionBuilder
+    from bo_stream.campaign.settings import AcquisitionBuilder
 
 __all__ = ["StreamingSampler"]
 
