@@ -1,9 +1,9 @@
-"""UCI and other regression and classification tables, read in place.
+"""UCI and other regression and classification tables, and tables of one's own, read in place.
 
 The files are not part of the project: put them in one folder and name it in the environment
-variable ``BO_STREAM_DATA`` (or pass ``folder``). Each is a CSV with a header, gzipped or not, with
-one row per observation. Nothing is scaled, shuffled or split here. Some sources have centred their
-columns, as stated in the notes.
+variable ``BO_STREAM_DATA`` (or pass ``folder``); a CSV of one's own is named by its path. Each is a
+CSV with a header, gzipped or not, with one row per observation. Nothing is scaled, shuffled or
+split here. Some sources have centred their columns, as stated in the notes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -122,13 +123,15 @@ TABLES: dict[str, TableSpec] = {
     ),
 }
 
+_OWN = TableSpec((), attribution="A table of one's own")
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """A table as tensors, in the file's order and units.
 
     Attributes:
-        name: Key of :data:`TABLES`.
+        name: Key of :data:`TABLES`, or of a table of one's own the file's name without suffix.
         X: ``n x d`` inputs, float64.
         Y: ``n x m`` targets, float64.
         train: ``n`` booleans, the source's own training rows; None where it has no split.
@@ -153,56 +156,79 @@ class Table:
 
 
 def load_table(
-    name: str,
+    name: str | os.PathLike[str],
+    target: str | Sequence[str] | None = None,
     folder: str | os.PathLike[str] | None = None,
     *,
     inputs: Sequence[str] | None = None,
-    targets: Sequence[str] | None = None,
     leak: bool = False,
 ) -> Table:
-    """Read one of the tables :data:`TABLES` in place.
+    r"""Read one of the tables :data:`TABLES`, or a CSV of one's own, in place.
 
     Args:
         name: ``concrete, powerplant, skillcraft, bike, elevators, kin8nm, magnetic_path1, fx2007,
             road3d_first5000, sarcos_test4449, banana, svmguide1,
-            malaria_ethiopia_school_survey_2009``.
+            malaria_ethiopia_school_survey_2009``; or the path of a ``.csv`` or ``.csv.gz`` with a
+            header, which is read from the working directory or from ``folder``.
+        target: Column to be predicted, or several, in this order; a CSV of one's own needs it. The
+            tables have one of their own, but three field components in ``magnetic_path1`` and seven
+            torques in ``sarcos_test4449``; ``fx2007`` has pounds per dollar among thirteen rates.
         folder: Folder of the files; default: ``BO_STREAM_DATA``.
-        inputs: Columns to use as inputs instead of the table's own, in this order. By default all
-            columns except the targets and those the table leaves out. For ``magnetic_path1`` the
-            default is the position, for ``fx2007`` the day.
-        targets: Columns to use as targets instead of the table's own, in this order. By default
-            one column, but three field components in ``magnetic_path1`` and seven torques in
-            ``sarcos_test4449``; ``fx2007`` has pounds per dollar among its thirteen rates.
+        inputs: Columns to use as inputs, in this order. By default all columns except the targets
+            and those the table leaves out. For ``magnetic_path1`` the default is the position, for
+            ``fx2007`` the day.
         leak: Keep inputs that contain the target (``bike``: casual and registered), as some papers
             do.
 
     Raises:
         DataNotFound: if the file does not exist.
-        BadData: for an unknown name or column, a column used as both input and target, text where
-            numbers are expected, or a file without a complete row.
+        BadData: for an unknown name or column, a CSV without a target, a column used as both input
+            and target, text where numbers are expected, or a file without a complete row.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "oven.csv")
+        ...     _ = path.write_text("hours,celsius,yield\n1,180,.4\n2,190,.7\n")
+        ...     oven = load_table(path, target="yield")
+        >>> oven.inputs, oven.Y.tolist()
+        (('hours', 'celsius'), [[0.4], [0.7]])
     """
-    if name not in TABLES:
-        raise BadData(f"Expected a table out of {', '.join(TABLES)}; got {name!r}.")
-    spec = TABLES[name]
+    own = _is_path(name)
+    if not own and name not in TABLES:
+        raise BadData(
+            f"Expected a table out of {', '.join(TABLES)}, or the path of a .csv or .csv.gz; got "
+            f"{os.fspath(name)!r}."
+        )
+    spec = _OWN if own else TABLES[os.fspath(name)]
+    title = Path(name).name.removesuffix(".gz").removesuffix(".csv") if own else os.fspath(name)
+    remedy = f"Put {title}.csv.gz or {title}.csv there, or pass folder=... ({spec.attribution})"
     path = locate(
         name,
-        folder=folder if folder is not None else os.environ.get(DATA_VARIABLE) or None,
-        suffixes=(".csv.gz", ".csv"),
-        remedy=f"Put {name}.csv.gz or {name}.csv there, or pass folder=... ({spec.attribution})",
+        folder=folder if own or folder is not None else os.environ.get(DATA_VARIABLE) or None,
+        suffixes=() if own else (".csv.gz", ".csv"),
+        remedy="Paths are relative to the working directory." if own else remedy,
     )
-    frame = pd.read_csv(path)
-    y_names = tuple(targets) if targets is not None else spec.targets
+    frame = _read(path)
+    y_names = (
+        (target,) if isinstance(target, str) else tuple(spec.targets if target is None else target)
+    )
+    if not y_names:
+        raise BadData(
+            f"{title}: expected a target, one of its columns {list(frame.columns)}; got none. Pass "
+            "target=..."
+        )
     x_names = tuple(inputs) if inputs is not None else _own_inputs(spec, frame, y_names, leak)
-    _check_columns(name, frame, x_names, y_names)
+    _check_columns(title, frame, x_names, y_names)
     values = frame[[*x_names, *y_names]]
     complete = values.notna().all(axis=1).to_numpy()
-    numbers = _numbers(values[complete], name)
+    numbers = _numbers(values[complete], title)
     train = None
     if spec.train is not None:
         column, mark = spec.train
         train = torch.tensor((frame.loc[complete, column] == mark).tolist())
     return Table(
-        name=name,
+        name=title,
         X=numbers[:, : len(x_names)].contiguous(),
         Y=numbers[:, len(x_names) :].contiguous(),
         train=train,
@@ -213,6 +239,21 @@ def load_table(
         notes=spec.notes,
         dropped=int((~complete).sum()),
     )
+
+
+def _is_path(name: str | os.PathLike[str]) -> bool:
+    """Whether a table is named by its file."""
+    return not isinstance(name, str) or name.endswith((".csv", ".csv.gz"))
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path)
+    except ValueError as error:  # of pandas' parser, or of text that is not UTF-8
+        raise BadData(
+            f"Expected a CSV with a header, got {path}: {error}. Save it as one, with commas, in "
+            "UTF-8."
+        ) from error
 
 
 def _own_inputs(
@@ -233,7 +274,7 @@ def _check_columns(
     if unknown:
         raise BadData(
             f"{name}: expected columns out of {list(frame.columns)}, got {unknown}. Choose among "
-            "these in inputs and targets, or check that the file is the right one."
+            "these in inputs and target, or check that the file is the right one, with commas."
         )
     if not inputs or not targets or len({*inputs, *targets}) < len(inputs) + len(targets):
         raise BadData(
@@ -243,12 +284,13 @@ def _check_columns(
 
 
 def _numbers(values: pd.DataFrame, name: str) -> Tensor:
-    try:
-        array = values.to_numpy(dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    text = [column for column in values if not pd.api.types.is_numeric_dtype(values[column])]
+    if text:
         raise BadData(
-            f"{name}: expected numbers in {list(values.columns)}: {error}. Choose other columns."
-        ) from error
+            f"{name}: expected numbers in {list(values.columns)}, got text in {text}. Choose other "
+            "columns, with inputs=..., or turn them into numbers."
+        )
+    array = values.to_numpy(dtype=np.float64)
     if len(array) == 0 or not np.isfinite(array).all():
         raise BadData(
             f"{name}: expected complete rows of finite numbers, got {len(array)} rows. Is the "

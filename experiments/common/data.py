@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Normal
 
+from experiments.common.command import BadParameter
+from problems.tables import load_table
+
 Rows = tuple[Tensor, Tensor]
+MADE_UP = "made up"
+DRIFTING = "drifting"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +66,27 @@ def waves(n: int, dim: int, seed: int = 0, noise: float = 0.2) -> Rows:
     return X, (6.0 * X).sin().sum(-1, keepdim=True) + noise * draw
 
 
+def rows_of(table: Mapping[str, Any]) -> Rows:
+    """Inputs ``n x d`` and outcomes ``n x 1`` of a table of a configuration.
+
+    Its ``name`` is one of `problems.tables`, the path of a CSV, ``made up``, or ``drifting``, a
+    function that moves from row to row; ``target`` and ``inputs`` name columns, if others than its
+    own are wanted, and ``leak`` keeps inputs that contain the target.
+    """
+    if table["name"] == MADE_UP:
+        return waves(400, 2)
+    if table["name"] == DRIFTING:
+        return _drifting()
+    columns = {key: table[key] for key in ("target", "inputs", "leak") if key in table}
+    read = load_table(table["name"], **columns)
+    if read.Y.shape[1] != 1:
+        raise BadParameter(
+            f"table {read.name} has several targets; give one of {', '.join(read.targets)} as "
+            "target, or a list of them for a table each."
+        )
+    return read.X, read.Y
+
+
 def negative_log_densities(mean: Tensor, variance: Tensor, y: Tensor) -> Tensor:
     """Negative log density of each observation, in nats; all arguments have ``n`` numbers."""
     return -Normal(mean, variance.sqrt(), validate_args=False).log_prob(y)
@@ -77,6 +105,15 @@ def scores(mean: Tensor, variance: Tensor, y: Tensor) -> dict[str, float]:
         "nlpd": float(negative_log_densities(mean, variance, y).mean()),
         "coverage": coverage(mean, variance, y, 0.95),
     }
+
+
+def _drifting() -> Rows:
+    """Waves that run through the unit square, from a seed of their own."""
+    generator = torch.Generator().manual_seed(1)
+    X = torch.rand(5000, 2, generator=generator, dtype=torch.float64)
+    noise = torch.randn(5000, 1, generator=generator, dtype=torch.float64)
+    moved = 6.0 * X + torch.linspace(0.0, 12.0, 5000, dtype=torch.float64).unsqueeze(-1)
+    return X, moved.sin().sum(-1, keepdim=True) + 0.2 * noise
 
 
 def _shuffled(X: Tensor, seed: int) -> Tensor:

@@ -26,6 +26,8 @@ from experiments.common.progress import say
 from experiments.common.sweep import Redo, sweep, table
 from problems.errors import BadData
 
+TABLE = ("name", "label", "target", "inputs", "leak")
+"""Keys of a table: see `experiments.common.data.rows_of`."""
 ABOUT = ("name", "label", "least_inputs", "most_inputs")
 """Keys of a surrogate that are not options of its family."""
 
@@ -108,7 +110,7 @@ def told_apart(entries: Sequence[Entry], what: str) -> tuple[list[str], list[str
     Raises:
         InputError: if two entries cannot be told apart; ``what`` they are, in the plural.
     """
-    names = [str(entry["name"]) for entry in entries]
+    names = [_base(entry) for entry in entries]
     labels = [_label(entry, entries) for entry in entries]
     files = [
         name if names.count(name) == 1 else f"{name}_{plain(label)}"
@@ -126,6 +128,20 @@ def told_apart(entries: Sequence[Entry], what: str) -> tuple[list[str], list[str
 def plain(label: str) -> str:
     """A label as part of a file's name."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-")
+
+
+def tables(
+    entries: Sequence[Entry], also: Sequence[str] = ()
+) -> list[tuple[dict[str, Any], str, str]]:
+    """Every table of a configuration: its entry, its label, its part in names of files.
+
+    A list of targets stands for a table each. ``also`` are further keys that the study knows.
+    """
+    for entry in entries:
+        refuse_unknown(entry, (*TABLE, *also), f"table {entry.get('name')}")
+    whole = [{k: [v] if k == "inputs" else v for k, v in entry.items()} for entry in entries]
+    every = [one for entry in whole for one in expanded(entry)]
+    return list(zip(every, *told_apart(every, "tables"), strict=True))
 
 
 def surrogates(entries: Sequence[Entry]) -> list[tuple[dict[str, Any], str, str]]:
@@ -163,9 +179,14 @@ def fit_policy(settings: Entry) -> FitPolicy:
     return FitPolicy(**settings)
 
 
+def _base(entry: Entry) -> str:
+    """An entry's name; of a table that is named by its file, that of the file without suffix."""
+    return Path(str(entry["name"])).name.removesuffix(".gz").removesuffix(".csv")
+
+
 def _label(entry: Entry, entries: Sequence[Entry]) -> str:
-    base = entry.get("label", entry["name"])
-    kin = [other for other in entries if other.get("label", other["name"]) == base]
+    base = entry.get("label", _base(entry))
+    kin = [other for other in entries if other.get("label", _base(other)) == base]
     own = [
         f"{key} {describe(value)}"
         for key, value in entry.items()

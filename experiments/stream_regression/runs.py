@@ -19,12 +19,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from experiments.common.data import TableSplit, scores
+from experiments.common.data import TableSplit, rows_of, scores
 from experiments.common.records import TimedRow
 from experiments.common.study import ABOUT, quiet, without
 from experiments.common.tables import write_table
 from experiments.stream_regression.methods import Family, Pointwise, method
-from experiments.stream_regression.rows import bounds_of, rows_of, split_of
+from experiments.stream_regression.rows import bounds_of, split_of
 
 COLUMNS = (
     *("step", "n", "taken", "bytes", "fit_evaluations"),

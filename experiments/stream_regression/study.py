@@ -13,19 +13,19 @@ import pandas as pd
 from bo_stream.scores import paired_bootstrap
 from experiments.common.baselines.registry import BASELINES, FAMILIES
 from experiments.common.command import BadParameter, refuse_unknown
+from experiments.common.data import MADE_UP, rows_of
 from experiments.common.progress import say
 from experiments.common.study import (
     ABOUT,
     listed,
     refuse_options,
     surrogates,
+    tables,
     takes_part,
-    told_apart,
 )
-from experiments.stream_regression.rows import MADE_UP, ORDERS, rows_of
+from experiments.stream_regression.rows import ORDERS
 from experiments.stream_regression.runs import RegressionRun, RegressionSizes
 
-TABLE = ("name", "label", "inputs", "targets")
 SMOKE = {"rows": 90, "test": 40, "first": 30, "batch": 20, "evaluations": 5}
 LAST = {
     "n": "n",
@@ -50,8 +50,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[RegressionRun]:
     Raises:
         BadParameter: for what the configuration cannot mean, in one line.
     """
-    for entry in c["table"]:
-        refuse_unknown(entry, TABLE, f"table {entry.get('name')}")
+    read = tables(c["table"])
     for entry in c["surrogate"]:
         _check(entry)
     refuse_unknown(listed(c["order"]), ORDERS, "order")
@@ -63,9 +62,8 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[RegressionRun]:
             raise BadParameter(f"{name} is {sizes[name]}; it has to be at least {value}.")
     if sizes["score_every"] <= 1.0 or (sizes["fit_every"] and sizes["fit_every"] <= 1.0):
         raise BadParameter("score_every and fit_every are factors above 1; fit_every may be 0.")
-    tables = [{"name": MADE_UP}] if smoke else c["table"]
-    inputs = [rows_of(entry)[0].shape[1] for entry in tables]
-    places = zip(tables, inputs, told_apart(tables, "tables")[1], strict=True)
+    read = tables([{"name": MADE_UP}]) if smoke else read
+    places = [(entry, rows_of(entry)[0].shape[1], title) for entry, _, title in read]
     seeds, methods = c["seeds"][:1] if smoke else c["seeds"], surrogates(c["surrogate"])
     each = product(places, listed(c["order"]), methods, seeds)
     return [

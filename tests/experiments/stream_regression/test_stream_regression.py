@@ -15,8 +15,8 @@ import typer
 from bo_stream import ExactGP
 from bo_stream.scores import marginals, noise_variance, score
 from experiments.common.command import CONFIGS, parsed
-from experiments.common.data import scores
-from experiments.stream_regression.rows import DRIFTING, MADE_UP, bounds_of, rows_of, split_of
+from experiments.common.data import DRIFTING, MADE_UP, rows_of, scores
+from experiments.stream_regression.rows import bounds_of, split_of
 from experiments.stream_regression.runs import COLUMNS, RegressionRun, RegressionSizes
 from experiments.stream_regression.study import differences, ends, plan
 
