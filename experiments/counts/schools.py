@@ -9,7 +9,7 @@ of its 90 % intervals, to the config's folder.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,19 @@ from bo_stream import CountGP
 from bo_stream.likelihoods import Binomial
 from bo_stream.surrogates.counts import OutcomePrediction
 from experiments.common.command import CONFIGS, command, configured, start
+from experiments.common.data import MADE_UP
 from experiments.common.progress import say
 from experiments.common.study import quiet
 from experiments.counts.maps import draw_percent
 from experiments.counts.survey import Logits
 from problems.tables import load_table
 
-SMOKE = {"table": "synthetic", "methods": ["wiski", "pooled", "logits"], "folds": 3, "side": 20}
+SMOKE = {
+    "table": {"name": MADE_UP},
+    "methods": ["wiski", "pooled", "logits"],
+    "folds": 3,
+    "side": 20,
+}
 MARGIN = 0.1
 """Between the outermost schools and the bounds, degrees."""
 LEVELS = (0.05, 0.95)
@@ -59,10 +65,12 @@ def main(c: dict[str, Any], folder: Path) -> None:
     draw_percent(grid.numpy(), panels, data[0].numpy(), folder / "map.png", about)
 
 
-def surveyed(table: str) -> tuple[Counts, str]:
-    """The schools of a table, or 60 made up, and their attribution."""
-    if table != "synthetic":
-        schools = load_table(table)
+def surveyed(table: Mapping[str, Any]) -> tuple[Counts, str]:
+    """The schools of a table, or 60 made up, and their attribution; its targets are the numbers
+    of positive and of all.
+    """
+    if table["name"] != MADE_UP:
+        schools = load_table(table["name"], table.get("target"), inputs=table.get("inputs"))
         return (schools.X, schools.Y[:, 0], schools.Y[:, 1]), schools.attribution
     rng = np.random.default_rng(0)
     X, n = rng.random((60, 2)), rng.integers(20, 120, 60)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.command import CONFIGS, commands, configured, start
+from experiments.common.data import MADE_UP
 from experiments.common.progress import say
 from experiments.decoupled.pictures import draw_along, draw_learning, draw_scores
 from experiments.decoupled.streams import followed, means, summary
 from experiments.decoupled.toy import compared
 
-SMALLER = {"tables": ["made up"], "outputs": [0], "seeds": [0, 1], "train": 120, "test": 60}
+SMALLER: dict[str, Any] = {"table": [{"name": MADE_UP}], "seeds": [0, 1], "train": 120, "test": 60}
 SMALLER |= {"first": 60, "batch": 30, "times": 0.2}
 
 

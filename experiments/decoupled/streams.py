@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
-import torch
 from torch import Tensor
 
 from bo_stream.errors import InputError
 from experiments.common.baselines.baseline import Baseline
 from experiments.common.baselines.registry import BASELINES
 from experiments.common.baselines.surrogates import Surrogate, observations, twin
-from experiments.common.data import TableSplit, scores
+from experiments.common.data import TableSplit, rows_of, scores
 from experiments.common.progress import Progress, say
-from problems.tables import load_table
+from experiments.common.study import tables
 
 SCORES = ["seconds", "nmse", "nlpd"]
 Row = dict[str, Any]
@@ -34,37 +33,28 @@ def baseline(spec: dict[str, Any], seed: int) -> Baseline:
 
 
 def followed(c: dict[str, Any], keep: Callable[[pd.DataFrame], object]) -> pd.DataFrame:
-    """All methods and twins on all tables, outputs and seeds of a configuration, a row a batch.
+    """All methods and twins on all tables, targets and seeds of a configuration, a row a batch.
 
-    ``seconds`` are those of processor time, learning; ``nmse`` is the squared error over the
-    variance of the test outcomes; ``nlpd`` is in nats, for standardised outcomes. ``keep`` is
-    called with all rows so far whenever a stream is done.
+    ``output`` is the target of a table of several. ``seconds`` are those of processor time,
+    learning; ``nmse`` is the squared error over the variance of the test outcomes; ``nlpd`` is in
+    nats, for standardised outcomes. ``keep`` is called with all rows so far whenever a stream is
+    done.
     """
     rows: list[Row] = []
-    streams = [(t, k, seed) for t in c["tables"] for seed in c["seeds"] for k in c["outputs"]]
+    each = [(tables([entry]), seed) for entry in c["table"] for seed in c["seeds"]]
+    streams = [(entry, about, seed) for read, seed in each for entry, about, _ in read]
     with Progress(len(streams) * len(c["contenders"]), "runs") as progress:
-        for table, output, seed in streams:
-            split, head = split_of(table, output, c, seed), {"table": table, "output": output}
+        for entry, about, seed in streams:
+            split = TableSplit.standardised(*rows_of(entry), c["train"], c["test"], seed)
+            output = entry.get("target", "")
+            head = {"table": about.removesuffix(f", target {output}"), "output": output}
             for row in _stream(split, c, seed, progress):
                 rows.append(head | {"seed": seed} | row)
             keep(pd.DataFrame(rows))
             last = {row["contender"]: row for row in rows}  # later rows replace earlier ones
             ended = ", ".join(f"{name} {row['nmse']:.4f}" for name, row in last.items())
-            say(f"{table}, output {output}, seed {seed}: nMSE {ended}")
+            say(f"{about}, seed {seed}: nMSE {ended}")
     return pd.DataFrame(rows)
-
-
-def split_of(table: str, output: int, c: dict[str, Any], seed: int) -> TableSplit:
-    """Standardised rows of one outcome of a table; ``made up`` has six inputs and any outcome."""
-    if table == "made up":
-        generator, n = torch.Generator().manual_seed(0), c["train"] + c["test"]
-        X = torch.rand(n, 6, generator=generator, dtype=torch.float64)
-        noise = torch.randn(n, 1, generator=generator, dtype=torch.float64)
-        Y = (X @ (3.0 + torch.arange(6.0).double() + output)).sin().unsqueeze(-1) + 0.1 * noise
-    else:
-        data = load_table(table)
-        X, Y = data.X, data.Y[:, [output]]
-    return TableSplit.standardised(X, Y, c["train"], c["test"], seed)
 
 
 def scored(predicted: tuple[Tensor, Tensor], split: TableSplit) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """How a model grows: VIPS in a growing domain, a stationary stream and one with outliers.
 
-Run `python -m experiments.growth`. VIPS has one delta; OIPS, conditional variance and a fixed size
-are tuned on each stream to VIPS's error: the smallest of their sizes that comes within 2 % of it
-(or of the error with next to no conditional variance left, should VIPS be below that by luck).
+Run `python -m experiments.growth`. The first policy of the file, VIPS, has one setting; OIPS,
+conditional variance and a fixed size are tuned on each stream to its error: the first of their
+settings, from few points to many, that comes within 2 % of it (or of the error of the policy
+``floor``, with next to no conditional variance left, should VIPS be below that by luck).
 Prints the sizes; writes them, the sizes after each batch, and a picture to the config's folder.
 
 The function is a sum over axes, and so is the kernel: the factor of three between OIPS and VIPS on
@@ -17,13 +18,13 @@ from typing import Any
 
 import pandas as pd
 
-from bo_stream.growth import OIPS, VIPS, ConditionalVariance, FixedSize, GrowthPolicy
+from bo_stream.growth.policies import checked_policy
 from experiments.common.command import CONFIGS, command, configured, start
 from experiments.common.plots import draw_sizes
 from experiments.common.progress import Progress, say
+from experiments.common.study import expanded, without
 from experiments.growth.scenarios import PANELS, Scenario, grown, stream
 
-NAMES = ["VIPS", "OIPS", "CV", "fixed size"]
 Row = dict[str, Any]
 
 
@@ -58,39 +59,41 @@ def compared(c: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def tuned(data: Scenario, c: dict[str, Any]) -> list[tuple[Row, list[int]]]:
-    """A row a policy, and its sizes by batch: VIPS, and the smallest of the others that are within
-    its error.
+    """A row a policy, and its sizes by batch: the first, and the first setting of each of the
+    others that is within its error. ``times`` among a setting's options is its size, ``m``, in
+    those of the first policy.
     """
-    vips = VIPS(c["delta"])
-    M, rmse = grown(data, vips, c)
-    kept: list[tuple[Row, list[int]]] = []
-    kept.append(({"policy": NAMES[0], "points": M[-1], "rmse": rmse, "setting": str(vips)}, M))
-    least = grown(data, ConditionalVariance(c["eta"][-1]), c)[1]
-    most = (1.0 + c["slack"]) * max(rmse, least)
-    others: list[list[GrowthPolicy]] = [
-        [OIPS(rho) for rho in c["rho"]],
-        [ConditionalVariance(eta) for eta in c["eta"]],
-        [FixedSize(max(1, round(M[-1] * factor))) for factor in c["factor"]],
-    ]
-    for name, policies in zip(NAMES[1:], others, strict=True):
-        for policy in policies:  # from few points to many
-            M, rmse = grown(data, policy, c)
-            if rmse <= most:
-                row = {"policy": name, "points": M[-1], "rmse": rmse, "setting": str(policy)}
-                kept.append((row, M))
+    kept, most = list[tuple[Row, list[int]]](), 0.0
+    for policy in c["policy"]:
+        for options in expanded(without(policy, ["label"])):
+            if "times" in options:
+                options["m"] = max(1, round(kept[0][0]["points"] * options.pop("times")))
+            setting = checked_policy(options)
+            M, rmse = grown(data, setting, c)
+            if not kept:
+                least = grown(data, checked_policy(c["floor"]), c)[1]
+                most = (1.0 + c["slack"]) * max(rmse, least)
+            if not kept or rmse <= most:
+                row = {"policy": called(policy), "points": M[-1], "rmse": rmse}
+                kept.append((row | {"setting": str(setting)}, M))
                 break
     return kept
 
 
 def ratios(results: pd.DataFrame) -> pd.DataFrame:
-    """Sizes by stream and policy, means over seeds, and medians of their ratios to VIPS's."""
-    keys = ["dim", "scenario"]
-    table = results.pivot_table("points", keys, "policy", sort=False)[NAMES]
+    """Sizes by stream and policy, means over seeds, and medians of their ratios to the first's."""
+    keys, names = ["dim", "scenario"], list(dict.fromkeys(results["policy"]))
+    table = results.pivot_table("points", keys, "policy", sort=False)[names]
     by_seed = results.pivot_table("points", [*keys, "seed"], "policy", sort=False)
-    for name in NAMES[1:]:
-        ratio = by_seed[name] / by_seed["VIPS"]
-        table[f"{name} / VIPS"] = ratio.groupby(keys, sort=False).median()
+    for name in names[1:]:
+        ratio = by_seed[name] / by_seed[names[0]]
+        table[f"{name} / {names[0]}"] = ratio.groupby(keys, sort=False).median()
     return table
+
+
+def called(policy: Row) -> str:
+    """What tables call a policy."""
+    return str(policy.get("label", policy["name"]))
 
 
 smaller = {"streams": [[1, 40, 6]], "seeds": [0]}

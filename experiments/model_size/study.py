@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,19 @@ import torch
 from botorch.models.transforms import Normalize
 from gpytorch.kernels import RBFKernel
 from gpytorch.priors import LogNormalPrior
-from torch import Tensor
 
 from bo_stream import ExactGP, OnlineSGPR
-from bo_stream.growth import VIPS, FixedSize
+from bo_stream.growth import FixedSize
+from bo_stream.growth.policies import checked_policy
 from bo_stream.scores import score
-from experiments.common.command import TAKES
-from experiments.common.data import TableSplit, waves
+from experiments.common.command import TAKES, BadParameter
+from experiments.common.data import MADE_UP, TableSplit, rows_of
 from experiments.common.kernels import gaussian, scaled, standardised
 from experiments.common.plots import draw_sizes
 from experiments.common.progress import say
-from experiments.common.study import plain
+from experiments.common.study import expanded, tables, told_apart, without
 from experiments.common.tables import write_table
-from problems.tables import load_table
 
-LEAK = " with leak"
 PICTURES = {
     "points": "number of inducing points",
     "seconds": "processor time of a batch (seconds)",
@@ -46,17 +45,24 @@ Reference = ExactGP | OnlineSGPR
 
 @dataclass(frozen=True)
 class SizeRun:
-    """One split of the table of this name, in so many batches; ``c`` is the recipe."""
+    """One split of a table, in the ``batches`` of its entry, under one growth policy.
 
+    ``name`` and ``policy`` are what table and policy are called in tables, ``files`` what both are
+    in names of files; ``c`` is the recipe.
+    """
+
+    table: dict[str, Any]
     name: str
+    growth: dict[str, Any]
+    policy: str
+    files: str
     seed: int
-    batches: int
     c: dict[str, Any]
 
     @property
     def stem(self) -> str:
         """Name of its files, without suffix."""
-        return f"{plain(self.name)}_{self.seed}"
+        return f"{self.files}_{self.seed}"
 
     def execute(self, folder: Path) -> None:
         """Stream it; write a row a batch, and in the JSON how it compares in the end.
@@ -64,13 +70,14 @@ class SizeRun:
         The excess error is how much of the way back from the full GP's error to that of the mean a
         stream goes.
         """
-        split = TableSplit.sorted(*rows(self.name), self.c["share"], self.seed)
-        model, streamed = stream(split, self.batches, self.c)
+        split = TableSplit.sorted(*rows_of(self.table), self.c["share"], self.seed)
+        model, streamed = stream(split, self.table["batches"], self.growth, self.c)
         full, kind = reference(split, self.c)
         (rmse, nlpd), (rmse_full, nlpd_full) = errors(split, model), errors(split, full)
         rmse_mean = errors(split, None)[0]
         result = {
             "table": self.name,
+            "policy": self.policy,
             "split": self.seed,
             "points": len(model.inducing_points),
             "rmse": rmse,
@@ -82,21 +89,10 @@ class SizeRun:
             "full": kind,
         }
         facts = {"dim": split.X.shape[1], "scenario": self.name, "seed": self.seed}
-        facts |= {"policy": "VIPS", "rmse_full": rmse_full, "nlpd_full": nlpd_full}
+        facts |= {"policy": self.policy, "rmse_full": rmse_full, "nlpd_full": nlpd_full}
         frame = pd.DataFrame([facts | row for row in streamed])
         about = {"result": result, "dtype": str(split.X.dtype), "config": self.c}
         write_table(frame, folder / f"{self.stem}.csv", about)
-
-
-def rows(name: str) -> tuple[Tensor, Tensor]:
-    """Inputs and outcomes of a table of `problems.tables`, or ``synthetic`` ones.
-
-    " with leak" after a table's name keeps inputs that leak the outcome.
-    """
-    if name == "synthetic":
-        return waves(160, 2)
-    table = load_table(name.removesuffix(LEAK), leak=name.endswith(LEAK))
-    return table.X, table.Y
 
 
 def errors(split: TableSplit, model: Reference | None) -> tuple[float, float]:
@@ -129,7 +125,7 @@ def modules(split: TableSplit, c: dict[str, Any]) -> dict[str, Any]:
 
 
 def stream(
-    split: TableSplit, batches: int, c: dict[str, Any]
+    split: TableSplit, batches: int, growth: dict[str, Any], c: dict[str, Any]
 ) -> tuple[OnlineSGPR, list[dict[str, float]]]:
     """The surrogate after all batches, and a row for each.
 
@@ -141,7 +137,6 @@ def stream(
     parts = list(zip(split.X.chunk(batches), split.Y.chunk(batches), strict=True))
     streamed = []
     start = time.process_time()
-    growth = VIPS(c["delta"], max_points=c["max_points"])
     model = OnlineSGPR(*parts[0], growth=growth, **modules(split, c))
     model.fit()
     for i, (X, Y) in enumerate(parts):
@@ -168,20 +163,28 @@ def reference(split: TableSplit, c: dict[str, Any]) -> tuple[Reference, str]:
 
 
 def plan(c: dict[str, Any], smoke: bool = False) -> list[SizeRun]:
-    """A run for each table and split of a configuration.
+    """A run for each table, growth policy and split of a configuration.
+
+    See ``experiments/configs/model_size.toml``. Lists stand for several targets or options.
 
     Raises:
         DataNotFound: if the data of any table is not there.
     """
     if smoke:
-        c = c | {"tables": {"synthetic": 4}, "splits": [0]}
-    for name in c["tables"]:
-        rows(name)
-    recipe = {k: v for k, v in c.items() if k not in ("tables", "splits", "output", TAKES)}
+        c = c | {"table": [{"name": MADE_UP, "batches": 4}], "splits": [0]}
+    read = tables(c["table"], ["batches"])
+    for entry, name, _ in read:
+        if len(rows_of(entry)[0]) < entry.get("batches", 0) or entry.get("batches", 0) < 1:
+            raise BadParameter(f"table {name} needs batches, from 1 to the number of its rows.")
+    growth = [one for entry in c["growth"] for one in expanded(entry)]
+    labels, files = told_apart(growth, "growth policies")
+    for entry in growth:
+        checked_policy(without(entry, ["label"]))
+    recipe = {k: v for k, v in c.items() if k not in ("table", "growth", "splits", "output", TAKES)}
+    policies = list(zip(growth, labels, files, strict=True))
     return [
-        SizeRun(name, seed, batches, recipe)
-        for name, batches in c["tables"].items()
-        for seed in c["splits"]
+        SizeRun(entry, name, without(one, ["label"]), label, f"{title}_{file}", seed, recipe)
+        for (entry, name, title), (one, label, file), seed in product(read, policies, c["splits"])
     ]
 
 
@@ -190,12 +193,14 @@ def report(c: dict[str, Any], done: Sequence[tuple[SizeRun, pd.DataFrame]], fold
     about = [json.loads((folder / f"{run.stem}.json").read_text()) for run, _ in done]
     results = pd.DataFrame([each["result"] for each in about])
     batches = pd.concat([table for _, table in done], ignore_index=True)
-    means = results.groupby("table", sort=False).mean(numeric_only=True).drop(columns="split")
+    grouped = results.groupby(["table", "policy"], sort=False)
+    means = grouped.mean(numeric_only=True).drop(columns="split")
     results.to_csv(folder / "splits.csv", index=False)
     means.to_csv(folder / "means.csv")
     batches.to_csv(folder / "batches.csv", index=False)
     full_errors = {y: batches[f"{y}_full"] for y in ("rmse", "nlpd")}
     at_once = batches.assign(policy="a GP on all rows at once", **full_errors)
+    at_once = at_once.drop_duplicates(["scenario", "seed", "batch"])
     for y, label in PICTURES.items():
         shown = pd.concat([batches, at_once]) if y in full_errors else batches
         path, title = folder / f"{y}.png", lambda dim, name: f"{name}, {dim} inputs"

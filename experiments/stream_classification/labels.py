@@ -1,14 +1,18 @@
 """Tables of labelled points, in the unit cube, and orders of their rows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.common.command import BadParameter
+from experiments.common.data import MADE_UP
 from problems.tables import load_table
 
-MADE_UP = "made up"
+HELD_OUT = 0.25
+"""Share of the rows for testing, of a table that does not say which."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,20 +31,28 @@ class Labelled:
         return torch.stack([zeros, zeros + 1.0])
 
 
-def labelled(name: str) -> Labelled:
-    """A table of `problems.tables` with the source's own training rows, or one ``made up``; inputs
-    scaled by the range of all rows.
+def labelled(table: Mapping[str, Any]) -> Labelled:
+    """A table of a configuration: one of `problems.tables`, the path of a CSV, or ``made up``.
+
+    Inputs are scaled by the range of all rows; constant ones go. Training rows are the source's
+    own, or three in four, the same for every seed. The greater label is class 1.
     """
-    if name == MADE_UP:
+    if table["name"] == MADE_UP:
         return _made_up()
-    table = load_table(name)
-    if table.train is None or table.Y.shape[1] != 1 or set(table.Y.unique().tolist()) != {0.0, 1.0}:
+    read = load_table(table["name"], table.get("target"), inputs=table.get("inputs"))
+    labels = read.Y.unique().tolist()
+    if read.Y.shape[1] != 1 or len(labels) != 2:
         raise BadParameter(
-            f"table {name} has no labels 0 and 1 with training rows of its own; banana and "
-            "svmguide1 have."
+            f"table {read.name} has labels {labels[:5]} in {', '.join(read.targets)}; the target "
+            "has to be one column of two numbers."
         )
-    low, high = table.X.amin(0), table.X.amax(0)
-    X, y, train = (table.X - low) / (high - low), table.Y[:, 0].long(), table.train
+    X, y = read.X[:, read.X.std(0) > 0.0], (read.Y[:, 0] == max(labels)).long()
+    train = read.train
+    if train is None:
+        train = torch.ones(len(y), dtype=torch.bool)
+        train[at_random(y, 0)[: round(HELD_OUT * len(y))]] = False
+    low, high = X.amin(0), X.amax(0)
+    X = (X - low) / (high - low)
     return Labelled(X[train], y[train], X[~train], y[~train])
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bo_stream import DirichletClassifier
 from experiments.common.command import BadParameter, refuse_unknown
+from experiments.common.data import MADE_UP
 from experiments.common.progress import say
 from experiments.common.records import TimedRow
 from experiments.common.study import (
@@ -25,12 +26,13 @@ from experiments.common.study import (
     quiet,
     refuse_options,
     surrogates,
+    tables,
     takes_part,
     without,
 )
 from experiments.common.tables import write_table
 from experiments.stream_classification.exact import fitted, predicted
-from experiments.stream_classification.labels import MADE_UP, ORDERS, Labelled, at_random, labelled
+from experiments.stream_classification.labels import ORDERS, Labelled, at_random, labelled
 
 COLUMNS = (
     *("step", "n", "bytes", "fit_evaluations"),
@@ -54,13 +56,15 @@ class LabelSizes:
 class LabelStream:
     """One family, by its name and options, along one table in one order, which the seed draws.
 
-    ``label`` and ``files`` are what the family is called in tables and in names of files.
+    ``label`` and ``files`` are what the family is called in tables and in names of files, ``title``
+    what the table is.
     """
 
     surrogate: dict[str, Any]
     label: str
     files: str
-    table: str
+    table: dict[str, Any]
+    title: str
     order: str
     sizes: LabelSizes
     seed: int
@@ -68,7 +72,7 @@ class LabelStream:
     @property
     def stem(self) -> str:
         """Name of its files, without suffix."""
-        return f"{self.table}_{self.files}_{self.order}_{self.seed}".replace(" ", "-")
+        return f"{self.title}_{self.files}_{self.order}_{self.seed}".replace(" ", "-")
 
     def execute(self, folder: Path) -> None:
         """Go along the stream, after a throw-away step, so that no timing pays for imports."""
@@ -129,7 +133,8 @@ class Exact:
     the first rows and of the samples.
     """
 
-    table: str
+    table: dict[str, Any]
+    title: str
     sizes: AtOnce
     seed: int
     label = "exact GP"
@@ -138,7 +143,7 @@ class Exact:
     @property
     def stem(self) -> str:
         """Name of its files, without suffix."""
-        return f"{self.table}_exact-GP_{self.seed}".replace(" ", "-")
+        return f"{self.title}_exact-GP_{self.seed}".replace(" ", "-")
 
     def execute(self, folder: Path) -> None:
         """Fit and predict, and write one row."""
@@ -158,8 +163,8 @@ def _write(
     run: LabelStream | Exact, rows: Sequence[Mapping[str, Any]], folder: Path, more: dict[str, Any]
 ) -> None:
     """The table of a run, and how it came about."""
-    about: dict[str, Any] = {"label": f"{run.label}, {run.order}", "problem": run.table, **more}
-    about |= {"order": run.order, "seed": run.seed, "config": asdict(run.sizes)}
+    about: dict[str, Any] = {"label": f"{run.label}, {run.order}", "problem": run.title, **more}
+    about |= {"table": run.table, "order": run.order, "seed": run.seed, "config": asdict(run.sizes)}
     write_table(pd.DataFrame(rows), folder / f"{run.stem}.csv", about)
 
 
@@ -192,17 +197,19 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[LabelStream | Exact]:
     sizes = LabelSizes(c["batch"], tuple(c["fits"]), c["score_every"])
     if sizes.batch < 1 or sizes.score_every <= 1.0 or sorted(sizes.fits) != list(sizes.fits):
         raise BadParameter("batch is at least 1, score_every above 1, and fits are in order.")
-    names, seeds = (c["table"], c["seeds"]) if not smoke else ([MADE_UP], c["seeds"][:1])
-    inputs = {name: labelled(name).X.shape[1] for name in names}
+    read, seeds = tables([{"name": MADE_UP}] if smoke else c["table"]), c["seeds"]
+    seeds = seeds[:1] if smoke else seeds
+    places = [(table, title, labelled(table).X.shape[1]) for table, _, title in read]
     runs: list[LabelStream | Exact] = [
-        LabelStream(entry, label, files, name, order, sizes, seed)
-        for (name, dim), order, (entry, label, files), seed in product(
-            inputs.items(), orders, surrogates(c["surrogate"]), seeds
+        LabelStream(entry, label, files, table, title, order, sizes, seed)
+        for (table, title, dim), order, (entry, label, files), seed in product(
+            places, orders, surrogates(c["surrogate"]), seeds
         )
         if takes_part(entry, dim)
     ]
     exact = AtOnce(**c["exact"])
-    return runs + [Exact(name, exact, seed) for name, seed in product(names, seeds)]
+    each = product(places, seeds)
+    return runs + [Exact(table, title, exact, seed) for (table, title, _), seed in each]
 
 
 def report(
@@ -211,7 +218,7 @@ def report(
     """Print medians over seeds and write them to ``accuracies.csv``."""
     lines = []
     for run, table in done:
-        of = {"table": run.table, "order": run.order, "surrogate": run.label}
+        of = {"table": run.title, "order": run.order, "surrogate": run.label}
         last = table.iloc[-1]
         scored = {name: last[name] for name in ("accuracy", "log_loss", "bytes")}
         seconds = last["wallclock_seconds"] + last["predict_seconds"]

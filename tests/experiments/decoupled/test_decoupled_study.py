@@ -1,27 +1,26 @@
 """The study of decoupled GPs: its methods, scores and summaries."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 import torch
 
 from bo_stream.errors import InputError
 from experiments.common.command import CONFIGS, parsed
-from experiments.common.data import TableSplit
-from experiments.decoupled.streams import baseline, followed, means, scored, split_of, summary
+from experiments.common.data import MADE_UP, TableSplit
+from experiments.decoupled.streams import baseline, followed, means, scored, summary
 from experiments.decoupled.toy import distance, rows
 
 KINDS = {"family", "svi", "batch_sgpr", "local", "stochastic"}
 
 
 def test_the_first_sets_the_seconds_of_those_who_could_always_learn_more() -> None:
-    c = parsed(CONFIGS / "decoupled_arm.toml") | {
-        "tables": ["made up"],
-        "outputs": [0],
-        "twins": {},
-    }
+    c = parsed(CONFIGS / "decoupled_arm.toml") | {"table": [{"name": MADE_UP}], "twins": {}}
     c |= {"seeds": [0], "train": 120, "test": 60, "first": 60, "batch": 30, "times": 1.0}
     first = next(iter(c["contenders"]))
     c["contenders"] = {name: c["contenders"][name] for name in (first, "SVI, 128 points")}
+    followed(c, lambda rows: None)  # pays for imports
     kept: list[int] = []
     table = followed(c, lambda rows: kept.append(len(rows)))
     assert kept == [6] and table["rows"].unique().tolist() == [60, 90, 120]
@@ -54,12 +53,15 @@ def test_scores_are_those_of_their_definitions() -> None:
     assert got["nlpd"] == pytest.approx(-float(density.mean()))
 
 
-def test_a_split_is_of_one_outcome_and_the_same_rows() -> None:
-    c = {"train": 60, "test": 20}
-    one, other = split_of("made up", 0, c, 3), split_of("made up", 1, c, 3)
-    assert torch.equal(one.X, other.X) and not torch.equal(one.Y, other.Y)
-    assert (one.X.shape, one.Y.shape, one.X_test.shape) == ((60, 6), (60, 1), (20, 6))
-    assert not torch.equal(one.X, split_of("made up", 0, c, 4).X)
+def test_targets_of_a_table_of_ones_own_are_streams_of_the_same_rows(tmp_path: Path) -> None:
+    rows = torch.rand(80, 4, generator=torch.Generator().manual_seed(0)).numpy()
+    pd.DataFrame(rows, columns=list("abyz")).to_csv(tmp_path / "own.csv", index=False)
+    table = {"name": str(tmp_path / "own.csv"), "target": ["y", "z"], "inputs": ["a", "b"]}
+    c = {"table": [table], "seeds": [0], "train": 60, "test": 20, "first": 60, "batch": 60}
+    c |= {"contenders": {"exact": {"kind": "family", "name": "exact"}}, "twins": {}, "times": 1.0}
+    found = followed(c, lambda rows: None)
+    assert found["output"].tolist() == ["y", "z"] and set(found["table"]) == {"own"}
+    assert found["nmse"].nunique() == 2
 
 
 def test_a_summary_compares_with_the_first() -> None:

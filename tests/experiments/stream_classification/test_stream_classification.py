@@ -18,12 +18,12 @@ CONFIG = parsed(CONFIGS / "classes.toml")
 
 
 def test_a_batch_is_judged_before_it_is_absorbed(tmp_path: Path) -> None:
-    runs = plan(CONFIG | {"table": [MADE_UP], "order": ["random"]}, smoke=True)
+    runs = plan(CONFIG | {"table": [{"name": MADE_UP}], "order": ["random"]}, smoke=True)
     run = next(run for run in runs if "wiski" in run.stem)
     run.execute(tmp_path)
     table = pd.read_csv(tmp_path / f"{run.stem}.csv")
     assert tuple(table) == COLUMNS and table["n"].tolist() == [50, 90]
-    data = labelled(MADE_UP)
+    data = labelled({"name": MADE_UP})
     order = ORDERS["random"](data.y, 0)
     first, second = order[:50], order[50:]
     model = DirichletClassifier(data.X[first], data.y[first], bounds=data.bounds)
@@ -34,7 +34,7 @@ def test_a_batch_is_judged_before_it_is_absorbed(tmp_path: Path) -> None:
 
 
 def test_orders_hold_every_row_once() -> None:
-    y = labelled(MADE_UP).y
+    y = labelled({"name": MADE_UP}).y
     for order in ORDERS.values():
         assert order(y, 0).sort().values.tolist() == list(range(len(y)))
         assert not torch.equal(order(y, 0), order(y, 1))
@@ -51,7 +51,7 @@ def test_scores_by_hand() -> None:
 
 
 def test_the_plan_has_stems_of_its_own() -> None:
-    runs = plan(CONFIG | {"seeds": [0, 1], "table": [MADE_UP]})
+    runs = plan(CONFIG | {"seeds": [0, 1], "table": [{"name": MADE_UP}]})
     assert pickle.loads(pickle.dumps(runs)) == runs
     assert len({run.stem for run in runs}) == len(runs) == 2 * (3 + 1)
 
@@ -67,4 +67,4 @@ def test_the_plan_has_stems_of_its_own() -> None:
 )
 def test_what_means_nothing_is_refused(changed: dict, said: str) -> None:
     with pytest.raises(typer.BadParameter, match=said):
-        plan(CONFIG | {"table": [MADE_UP]} | changed)
+        plan(CONFIG | {"table": [{"name": MADE_UP}]} | changed)
