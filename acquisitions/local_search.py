@@ -19,8 +19,8 @@ from scipy.special import erfcx, ndtr
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from acquisitions.ascend import ascend
 from acquisitions.ascent import maximise_in_turn, repeats_tell
+from acquisitions.climb import climb
 from acquisitions.domain import Domain
 from acquisitions.rule import Proposal, Rule, View
 from bo_stream.errors import UnsupportedError
@@ -34,6 +34,8 @@ GLOBAL, LOCAL = 512, 256
 """Candidates over the box, and about the best points."""
 STARTS, EVALUATIONS = 10, 25
 """Points that the search starts from, and evaluations of all of them."""
+TOLERANCE = 1e-5
+"""Promised gain below which a climb ends."""
 SPREAD = 2048
 """Points of the Sobol sequence that global candidates are drawn from."""
 CENTRES, TO_INCUMBENT = 4, 0.6
@@ -203,7 +205,7 @@ def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array
     values = log_improvement(process, candidates, slopes=False)
     starts = candidates[_roulette(values, rng)]
     function = partial(log_improvement, process)
-    X, reached = ascend(function, starts, box, scales, EVALUATIONS)
+    X, reached = climb(function, starts, box, scales, EVALUATIONS, TOLERANCE)
     for x in X[np.argsort(-reached)]:
         if _distance(process, x) > SAME:
             return np.asarray(x)

@@ -11,7 +11,7 @@ from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
 from acquisitions import LatentLogExpectedImprovement, LocalSearch, View
-from acquisitions.ascend import ascend
+from acquisitions.climb import climb
 from acquisitions.domain import Domain
 from bo_stream import ExactGP, WarpedGP
 from bo_stream.campaign.outcomes.outcome import Observations
@@ -53,7 +53,7 @@ def test_every_start_reaches_the_maximum_within_the_box(centre: tuple[float, ...
         return -((gap @ A) * gap).sum(-1), -2.0 * gap @ A
 
     starts = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)).double().numpy()
-    X, values = ascend(quadratic, starts, bounds, np.ones(3), 60)
+    X, values = climb(quadratic, starts, bounds, np.ones(3), 60, 1e-8, drop=False)
     np.testing.assert_allclose(values, quadratic(X)[0])
     assert (bounds[0] <= X).all() and (bounds[1] >= X).all()
     grid = np.array(list(itertools.product(np.linspace(0, 1, 41), repeat=3)))
@@ -67,9 +67,25 @@ def test_the_search_never_ends_below_its_start() -> None:
         return np.sin(3.0 * X).sum(-1), 3.0 * np.cos(3.0 * X)
 
     for evaluations in (1, 2, 25):
-        X, values = ascend(waves, starts, box, box[1] - box[0], evaluations)
+        X, values = climb(waves, starts, box, box[1] - box[0], evaluations, 1e-8)
         assert (values >= waves(starts)[0] - 1e-12).all()
         assert evaluations > 1 or np.allclose(X, starts, atol=1e-14)
+
+
+def test_several_functions_are_climbed_apart_and_low_climbs_dropped() -> None:
+    """Each start climbs its own function; a climb that cannot win ends before it is at its top."""
+    tops, sizes = np.array([[1.0, 2.0], [7.0, 9.0]]), list[int]()
+
+    def hills(X: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        sizes.append(len(X))
+        low = (X[:, 1] > 12.0)[:, None]  # another hill, flat and far below
+        gap, height = X - np.where(low, 14.0, tops[of]), np.where(low, 0.01, 1.0)
+        return -5.0 * low[:, 0] - (height * gap * gap).sum(1), -2.0 * height * gap
+
+    starts, of = np.array([[0.0, 1.0], [2.0, 3.0], [6.5, 8.0], [9.0, 13.0]]), np.array([0, 0, 1, 1])
+    X, values = climb(hills, starts, BOX.numpy(), np.ones(2), 30, 1e-9, of=of)
+    np.testing.assert_allclose(X[:3], tops[of[:3]], atol=1e-4)
+    assert values[3] < -5.1 and min(sizes) < sizes[0] == 4
 
 
 def test_latent_improvement_is_botorchs_without_a_warp() -> None:
