@@ -21,12 +21,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsyr
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
 from scipy.optimize import fmin_l_bfgs_b
 from torch import Tensor
 
-from bo_stream.mathematics.linalg import jitters
+from bo_stream.mathematics.linalg import chol_psd
 
 __all__ = [
     "Array",
@@ -34,6 +33,7 @@ __all__ = [
     "LatentProcess",
     "Maximum",
     "Priors",
+    "ScaledPoints",
     "Solved",
     "Targets",
     "correlations",
@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 FARTHEST = 4096.0
 """Larger values of 5 r^2 count as this one: exp(-64) = 1e-28, and no product is subnormal, which is
@@ -71,48 +72,53 @@ def matern(t2: Array) -> tuple[Array, Array]:
     return k, falling
 
 
-def distances(
-    x: Array, z: Array, scales: Array, cat_dims: Sequence[int] = ()
-) -> tuple[Array, Array, Array]:
-    """``5 r^2`` of points ``p x d`` and ``n x d``, and the points times ``5^1/2`` over the scales.
+class ScaledPoints:
+    """Points to compare others with.
 
-    By one matrix product, accurate to rounding times the points' squared norms. Categories are one
-    lengthscale apart where they differ, and zero among the scaled points.
+    Squared distances come from one matrix product, accurate to rounding times the squared lengths
+    of scaled points about their mean. Categories are one lengthscale apart where they differ.
+
+    Args:
+        X: ``n x d``.
+        scales: Lengthscales, ``d``.
+        cat_dims: Indices of categories.
     """
-    inverse = math.sqrt(5.0) / scales
-    inverse[list(cat_dims)] = 0.0
-    a = x * inverse
-    b = a if x is z else z * inverse
-    squares = np.einsum("ij,ij->i", b, b)
-    t2: Array = a @ (-2.0 * b.T)
-    t2 += squares
-    t2 += (squares if a is b else np.einsum("ij,ij->i", a, a))[:, None]
-    for j in cat_dims:
-        t2 += (x[:, j, None] != z[:, j]) * (5.0 / scales[j] ** 2)
-    return t2, a, b
+
+    def __init__(self, X: Array, scales: Array, cat_dims: Sequence[int] = ()) -> None:
+        self.centre, self.inverse = X.mean(0), math.sqrt(5.0) / scales
+        self.categories = [(j, X[:, j], self.inverse[j] ** 2) for j in cat_dims]
+        self.inverse[list(cat_dims)] = 0.0
+        Z = (X - self.centre) * self.inverse
+        self.columns, self.squares = -2.0 * Z.T, np.einsum("ij,ij->i", Z, Z)
+
+    def correlations(self, x: Array) -> tuple[Array, Array]:
+        """Those of points ``p x d`` with these, and their falling, as from `matern`: ``p x n``."""
+        a = (x - self.centre) * self.inverse
+        t2: Array = a @ self.columns
+        t2 += self.squares
+        t2 += np.einsum("ij,ij->i", a, a)[:, None]
+        for j, values, weight in self.categories:
+            t2 += (x[:, j, None] != values) * weight
+        return matern(t2)
 
 
 def correlations(X: Array, scales: Array, cat_dims: Sequence[int] = ()) -> Array:
     """Those of points ``n x d`` with each other, ``n x n``."""
-    X = X - X.mean(0)
-    R, _ = matern(distances(X, X, scales, cat_dims)[0])
+    R, _ = ScaledPoints(X, scales, cat_dims).correlations(X)
     R.ravel()[:: len(R) + 1] = 1.0
     return R
 
 
-def factored(R: Array, noise: Array | float) -> tuple[Array, Array | float]:
-    """The Cholesky factor of ``R + s I``, and s with as little added as it takes.
+def factored(R: Array, noise: Array | float) -> Array:
+    """The lower Cholesky factor of ``R + s I``, with as little added as it takes.
 
     Raises:
         torch.linalg.LinAlgError: if it is not positive definite with any jitter.
     """
-    for jitter in (0.0, *jitters(MOST)):
-        C = R.copy()
-        C.ravel()[:: len(C) + 1] += noise + jitter
-        L, failed = dpotrf(C.T, lower=1, clean=1, overwrite_a=1)
-        if not failed:
-            return L, noise + jitter
-    raise torch.linalg.LinAlgError("The correlations are not positive definite.")  # type: ignore[attr-defined]
+    C = R.copy()
+    C.ravel()[:: len(C) + 1] += noise
+    L, failed = dpotrf(C.T, lower=1, clean=1)
+    return chol_psd(torch.from_numpy(C.T), MOST).numpy() if failed else np.asarray(L)
 
 
 # -- evidence ------------------------------------------------------------------------------------
@@ -147,7 +153,7 @@ def solved(R: Array, noise: Array | float, w: Array, k: float) -> Solved:
         w: Targets.
         k: Whether mean and variance have priors, 1 or 0.
     """
-    L, noise = factored(R, noise)
+    L = factored(R, noise)
     sides = np.stack([np.ones_like(w), w])
     ones, each = dpotrs(L, sides.T, lower=1)[0].T
     mean = float(ones @ w) / (float(ones @ sides[0]) + k)
@@ -224,31 +230,33 @@ class Evidence:
     noise: float | None = None
     cat_dims: tuple[int, ...] = ()
 
+    @cached_property
+    def _pairs(self) -> tuple[Places, Places, Array]:
+        """Rows and columns of the pairs of points, and squared differences, ``d x pairs``."""
+        rows, columns = np.triu_indices(len(self.X), 1)
+        gaps = self.X.T[:, rows] - self.X.T[:, columns]
+        for j in self.cat_dims:
+            gaps[j] = gaps[j] != 0.0
+        return rows, columns, gaps * gaps
+
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Value and gradient: O(n^3 + d n^2)."""
-        d, priors, targets = self.X.shape[1], self.priors, self.targets_at(theta)
-        scales = np.exp(theta[:d])
-        t2, Z, _ = distances(self.X, self.X, scales, self.cat_dims)
-        R, falling = matern(t2)
-        R.ravel()[:: len(R) + 1] = 1.0
+        (n, d), priors, targets = self.X.shape, self.priors, self.targets_at(theta)
+        rows, columns, squares = self._pairs
+        rates = 5.0 * np.exp(-2.0 * theta[:d])
+        k, falling = matern(rates @ squares)
+        R, above = np.eye(n), rows * n + columns
+        R.ravel()[above] = k  # the upper triangle is all that is used
         found = solved(R, self.noise_at(theta), targets.w, priors.k)
         centre, sd, _, _ = priors.table
         z = (theta - centre) / sd
         gradient = -z / sd
         a = found.weights
-        inverse = dpotri(found.L, lower=1)[0]  # the lower triangle
-        trace = float(inverse.trace())
-        half = dsyr(-1.0 / found.variance, a, lower=1, a=inverse, overwrite_a=1)
-        M = half + half.T
-        M *= falling
-        M.ravel()[:: len(M) + 1] = 0.0  # which has no part in the sums below
-        rises = M.sum(1) @ (Z * Z) - np.einsum("ij,ij->j", M @ Z, Z)
-        for j in self.cat_dims:
-            differ = self.X[:, j, None] != self.X[:, j]
-            rises[j] = np.vdot(M, differ) * 2.5 / scales[j] ** 2
-        gradient[:d] += rises * (-1.0 / 3.0)
+        inverse = dpotri(found.L, lower=1, overwrite_c=1)[0].T  # the upper triangle
+        M = (inverse.ravel()[above] - a[rows] * (a[columns] / found.variance)) * falling
+        gradient[:d] -= rates * (squares @ M) * (1.0 / 3.0)
         if self.noise is None:
-            falls = 0.5 * (trace - float(a @ a) / found.variance)
+            falls = 0.5 * (float(inverse.trace()) - float(a @ a) / found.variance)
             gradient[d] -= math.exp(theta[d]) * falls
         if targets.by_scale is not None:
             slope = float(a @ targets.by_scale) / found.variance
@@ -377,7 +385,7 @@ class LatentProcess:
             cat_dims: Indices of categories.
         """
         R = correlations(X, lengthscales, cat_dims)
-        L, _ = factored(R, noise)
+        L = factored(R, noise)
         weights = dpotrs(L, w - mean, lower=1)[0]
         values = w if exact else mean + R @ weights
         return cls(X, lengthscales, mean, variance, weights, L, values, cat_dims)
@@ -389,18 +397,18 @@ class LatentProcess:
 
     def joint(self, x: Array) -> tuple[Array, Array]:
         """Means ``p`` and covariances ``p x p``: O(p n^2)."""
-        k, _ = self._correlations(x)
+        k, _ = self._scaled.correlations(x)
         v, R = k @ self._inverse.T, correlations(x, self.lengthscales, self.cat_dims)
         return self.mean + k @ self.weights, self.variance * (R - v @ v.T)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Means and standard deviations at ``p x d``: O(p n^2)."""
-        k, _ = self._correlations(x)
+        k, _ = self._scaled.correlations(x)
         return self.mean + k @ self.weights, self._deviation(k @ self._inverse.T)
 
     def slopes(self, x: Array) -> tuple[Array, Array, Array, Array]:
         """Means, standard deviations (``p``), and their slopes (``p x d``): O(p n^2)."""
-        k, dk = self._correlations(x)
+        k, dk = self._scaled.correlations(x)
         v = k @ self._inverse.T
         sd = self._deviation(v)
         rises = (5.0 / 3.0) / self.lengthscales**2
@@ -422,21 +430,20 @@ class LatentProcess:
         """
         if not len(x):
             return self
-        k, _ = self._correlations(x)
+        k, _ = self._scaled.correlations(x)
         n, q, means = len(self.X), len(x), self.mean + k @ self.weights
         below = k @ self._inverse.T
         L = np.zeros((n + q, n + q), order="F")
         L[:n, :n], L[n:, :n] = self.L, below
         corner = correlations(x, self.lengthscales, self.cat_dims) - below @ below.T
-        L[n:, n:], _ = factored(corner, noise)
+        L[n:, n:] = factored(corner, noise)
         weights = np.concatenate([self.weights, np.zeros(q)])
         values = np.concatenate([self.values, means])
         return replace(self, X=np.vstack([self.X, x]), weights=weights, L=L, values=values)
 
-    def _correlations(self, x: Array) -> tuple[Array, Array]:
-        centre = self.X.mean(0)
-        points = x - centre, self.X - centre
-        return matern(distances(*points, self.lengthscales, self.cat_dims)[0])
+    @cached_property
+    def _scaled(self) -> ScaledPoints:
+        return ScaledPoints(self.X, self.lengthscales, self.cat_dims)
 
     @cached_property
     def _inverse(self) -> Array:
