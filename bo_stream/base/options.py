@@ -170,15 +170,15 @@ def default_kernel(
     return ScaleKernel(base, batch_shape=batch_shape)
 
 
-def whole_number(name: str, value: int, least: int) -> int:
+def whole_number(name: str, value: Any, least: int) -> int:
     """Check an integer option.
 
     Raises:
         InputError: unless ``value`` is an integer of at least ``least``.
     """
-    if type(value) is not int or value < least:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InputError(f"{name}, an integer of at least {least}", repr(value), "Correct it.")
-    return value
+    return int(value)
 
 
 def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:

@@ -15,10 +15,10 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
 import pandas as pd
 from botorch.models.model import Model
 
+from bo_stream.base.options import whole_number
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign import figures, results
 from bo_stream.campaign import history as events
@@ -371,11 +371,9 @@ class Campaign:
             InputError: for an invalid q, or if a pool has fewer places left.
             BudgetError: if the budget is used up.
         """
-        if isinstance(q, bool) or not isinstance(q, int | np.integer) or q < 1:
-            raise InputError("q, an integer of 1 or more", repr(q), "Ask for one trial or more.")
-        ids = self._propose(int(q), by, budget)
+        q, ids = whole_number("q", q, 1), None
         while ids is None:
-            ids = self._propose(int(q), by, budget)
+            ids = self._propose(q, by, budget)
         return self._asked(ids)
 
     def enqueue(self, frame: pd.DataFrame) -> pd.DataFrame:

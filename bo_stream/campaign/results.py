@@ -14,6 +14,7 @@ from botorch.utils.multi_objective.box_decompositions.non_dominated import (
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
+from bo_stream.base.options import whole_number
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.constraints import FeasibleSet
@@ -125,8 +126,7 @@ def hypervolume(state: CampaignState) -> tuple[float, dict[str, float]] | None:
 
 def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
     """The settings to use by what is known now; see `bo_stream.Campaign.recommend`."""
-    if type(n) is not int or n < 1:
-        raise InputError("n, an integer of 1 or more", repr(n), "Give such a number.")
+    n = whole_number("n", n, 1)
     _check_optimises(state.settings)
     if state.engine.only is None:
         return _recommended(state, n, feasible)

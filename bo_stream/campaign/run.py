@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from contextlib import suppress
@@ -30,6 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from bo_stream.base.options import whole_number
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.history import TrialHistory
@@ -134,7 +134,7 @@ def run_campaign(
     ledger = campaign.ledger
     limit = ledger.budget if budget is None else budget
     unlimited = limit is None and seconds is not None
-    total = sys.maxsize if unlimited else _count("budget", limit)
+    total = sys.maxsize if unlimited else whole_number("budget", limit, 1)
     end = math.inf if seconds is None else time.monotonic() + seconds
     if ledger.budget is not None:
         ledger.budget = max(ledger.budget, total)
@@ -188,11 +188,11 @@ def _evaluator(
         )
     for name, value in (("q", q), ("workers", workers)):
         if value is not None:
-            _count(name, value)
+            whole_number(name, value, 1)
     if workers is not None:
         return ProcessPool(objective, workers, timeout)
     if executor is not None:
-        return UserExecutor(objective, q or os.cpu_count() or 1, timeout, executor)
+        return ExecutorEvaluator(objective, q or os.cpu_count() or 1, timeout, executor)
     if timeout is not None:
         raise InputError(
             "timeout with workers or an executor",
@@ -200,12 +200,6 @@ def _evaluator(
             "Use workers=1: an evaluation in this process could not be stopped.",
         )
     return Evaluator(objective, q or 1)
-
-
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name}, an integer of 1 or more", repr(value), "Give such a number.")
-    return int(value)
 
 
 def _start_trials(
@@ -450,13 +444,20 @@ class RunningEvaluation:
     started: float = math.inf
 
 
-class FutureEvaluator(Evaluator, ABC):
-    """Base of evaluators whose workers return futures, with a timeout.
+class ExecutorEvaluator(Evaluator):
+    """Evaluates in an executor of the user, which is left open.
+
+    An executor cannot stop an evaluation. One that times out continues to occupy its worker, and
+    one trial less is kept running until it ends.
+
+    A timeout counts from when the executor reports that the evaluation runs, or from its submission
+    in an executor that never reports it, such as Dask's.
 
     Args:
         objective: Called with a trial as a Series.
         size: Number of trials that it takes at a time.
         timeout: Seconds after which an evaluation is given up; None: never.
+        executor: The executor.
 
     Attributes:
         startup: Seconds from submission to the start of an evaluation that is not seen to run.
@@ -465,15 +466,34 @@ class FutureEvaluator(Evaluator, ABC):
 
     startup = 0.0
 
-    def __init__(self, objective: Objective, size: int, timeout: float | None) -> None:
+    def __init__(
+        self, objective: Objective, size: int, timeout: float | None, executor: Any
+    ) -> None:
         super().__init__(objective, size)
         self.running: dict[int, RunningEvaluation] = {}
         self.timeout, self.batch = math.inf if timeout is None else timeout, 1
+        self.executor, self._hanging = executor, list[futures.Future[Any]]()
 
     @property
     def capacity(self) -> int:
-        """Number of further trials that it takes now."""
-        return self.size - len(self.running)
+        """Number of further trials that it takes now.
+
+        Raises:
+            StateError: if all workers hang.
+        """
+        self._hanging = [future for future in self._hanging if not future.done()]
+        if len(self._hanging) >= self.size:
+            raise StateError(
+                "a free worker",
+                f"{len(self._hanging)} evaluations that hang, as many as are kept running",
+                "Restart the workers and run again, or use workers=N, which stops those that hang.",
+            )
+        return self.size - len(self.running) - len(self._hanging)
+
+    def start(self, id: int, row: pd.Series[Any]) -> None:
+        """Submit a trial."""
+        future = self.executor.submit(self.objective, row)
+        self.running[id] = RunningEvaluation(row, future, future.running)
 
     def wait(self) -> None:
         """Return when a trial has ended or has taken too long."""
@@ -498,6 +518,11 @@ class FutureEvaluator(Evaluator, ABC):
         """Let all trials go on."""
         return
 
+    def close(self) -> None:
+        """Cancel what has not started."""
+        for future in [*(e.future for e in self.running.values()), *self._hanging]:
+            future.cancel()
+
     def _is_late(self, evaluation: RunningEvaluation) -> bool:
         now = time.monotonic()
         if evaluation.started == math.inf and evaluation.has_started():
@@ -505,16 +530,26 @@ class FutureEvaluator(Evaluator, ABC):
         started = min(evaluation.started, evaluation.submitted + self.startup)
         return now - started > self.timeout
 
-    @abstractmethod
     def _end(self, id: int, evaluation: RunningEvaluation) -> None:
         """Take the result of a future that is done."""
+        future = evaluation.future
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled() or isinstance(error, futures.BrokenExecutor):
+            raise StateError(
+                "an executor that returns results",
+                f"trial {id} cancelled" if error is None else f"{type(error).__name__}: {error}",
+                "Run again with a new executor: the running trials are evaluated first. workers=N "
+                "replaces workers that die.",
+            ) from error
+        self._finish(id, future.result() if error is None else Failed.by(error))
 
-    @abstractmethod
     def _give_up(self, id: int, evaluation: RunningEvaluation) -> None:
         """Fail a trial that takes too long."""
+        self._hanging.append(evaluation.future)
+        self._finish(id, Failed(f"no result within {self.timeout:g} s"))
 
 
-class ProcessPool(FutureEvaluator):
+class ProcessPool(ExecutorEvaluator):
     """Evaluates in local processes, which end with the run.
 
     Every worker is a loky executor of its own with one process. When a process dies, its trial is
@@ -533,7 +568,7 @@ class ProcessPool(FutureEvaluator):
     startup = 60.0
 
     def __init__(self, objective: Objective, size: int, timeout: float | None) -> None:
-        super().__init__(objective, size, timeout)
+        super().__init__(objective, size, timeout, None)
         try:
             from cloudpickle import dumps
             from loky import ProcessPoolExecutor
@@ -618,67 +653,3 @@ def _worker_initializer() -> Callable[[], None]:
         threading.Thread(target=watch, daemon=True).start()
 
     return begin
-
-
-class UserExecutor(FutureEvaluator):
-    """Evaluates in an executor of the user, which is left open.
-
-    An executor cannot stop an evaluation. One that times out continues to occupy its worker, and
-    one trial less is kept running until it ends.
-
-    A timeout counts from when the executor reports that the evaluation runs, or from its submission
-    in an executor that never reports it, such as Dask's.
-    """
-
-    def __init__(
-        self,
-        objective: Objective,
-        size: int,
-        timeout: float | None,
-        executor: futures.Executor,
-    ) -> None:
-        super().__init__(objective, size, timeout)
-        self.executor = executor
-        self._hanging: list[futures.Future[Any]] = []
-
-    @property
-    def capacity(self) -> int:
-        """Number of further trials that it takes now.
-
-        Raises:
-            StateError: if all workers hang.
-        """
-        self._hanging = [future for future in self._hanging if not future.done()]
-        if len(self._hanging) >= self.size:
-            raise StateError(
-                "a free worker",
-                f"{len(self._hanging)} evaluations that hang, as many as are kept running",
-                "Restart the workers and run again, or use workers=N, which stops those that hang.",
-            )
-        return self.size - len(self.running) - len(self._hanging)
-
-    def start(self, id: int, row: pd.Series[Any]) -> None:
-        """Submit a trial."""
-        future = self.executor.submit(self.objective, row)
-        self.running[id] = RunningEvaluation(row, future, future.running)
-
-    def close(self) -> None:
-        """Cancel what has not started."""
-        for future in [*(e.future for e in self.running.values()), *self._hanging]:
-            future.cancel()
-
-    def _end(self, id: int, evaluation: RunningEvaluation) -> None:
-        future = evaluation.future
-        error = None if future.cancelled() else future.exception()
-        if future.cancelled() or isinstance(error, futures.BrokenExecutor):
-            raise StateError(
-                "an executor that returns results",
-                f"trial {id} cancelled" if error is None else f"{type(error).__name__}: {error}",
-                "Run again with a new executor: the running trials are evaluated first. workers=N "
-                "replaces workers that die.",
-            ) from error
-        self._finish(id, future.result() if error is None else Failed.by(error))
-
-    def _give_up(self, id: int, evaluation: RunningEvaluation) -> None:
-        self._hanging.append(evaluation.future)
-        self._finish(id, Failed(f"no result within {self.timeout:g} s"))

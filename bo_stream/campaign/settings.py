@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from botorch.models.model import Model
 from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
@@ -114,13 +114,6 @@ FEW_INPUTS = 3
 
 USUAL, SEVERAL = Optimiser(), Optimiser(options={"maxiter": 50, "sample_around_best": True})
 """Effort of a search by one surrogate, and by several, of which an evaluation costs more."""
-
-
-class Default(NamedTuple):
-    """A default and its reason, a sentence."""
-
-    name: str
-    why: str
 
 
 def _choice(choice: Any) -> Any:
@@ -318,22 +311,20 @@ class Settings(Choices):
         """
         settings = self
         if self.why[0] != GIVEN:
-            family = self._default_surrogate(self.budget if self.later is None else SMALL)
-            why = (family.why, self.why[1])
-            settings = settings.replaced(surrogate={"name": family.name}, why=why)
+            name, why = self._default_surrogate(self.budget if self.later is None else SMALL)
+            settings = settings.replaced(surrogate={"name": name}, why=(why, self.why[1]))
         with errors_about("noise"):
             settings = settings.replaced(surrogate=_with_noise(settings.surrogate, self.noise))
         if self.why[1] != GIVEN:
-            search = settings._default_acquisition()
-            why = (settings.why[0], search.why)
-            settings = settings.replaced(acquisition={"name": search.name}, why=why)
+            name, why = settings._default_acquisition()
+            settings = settings.replaced(acquisition={"name": name}, why=(settings.why[0], why))
         if self.optimiser in (USUAL, SEVERAL):
             settings = settings.replaced(optimiser=SEVERAL if self.outcomes.joint else USUAL)
         if self.later is None:
             return settings
         return settings.replaced(later=settings._for_more(self.later))
 
-    def _default_surrogate(self, budget: int | None) -> Default:
+    def _default_surrogate(self, budget: int | None) -> tuple[str, str]:
         """The default family, by outcomes, goal, number of inputs, noise, and this budget.
 
         Without a budget, it is the one for many trials.
@@ -344,59 +335,59 @@ class Settings(Choices):
         if self.outcome is not None:
             name = "wiski" if d <= FEW_INPUTS else "hsgp"
             name = "node_wiski" if categories else name
-            return Default(name, "Counts, whose likelihood is their own: a step of constant cost.")
+            return name, "Counts, whose likelihood is their own: a step of constant cost."
         optimises = joint or (self.goal != "learn" and isinstance(space, Box))
         if optimises and budget is not None and budget <= SMALL:
-            return Default("warped", f"An exact process for at most {SMALL} trials.")
+            return "warped", f"An exact process for at most {SMALL} trials."
         large = budget is not None and budget >= LARGE and d >= MANY_INPUTS
         local = space.is_continuous and not self.constraints and not joint
         if optimises and (large or exact) and local:
             many = f"{MANY_INPUTS} inputs or more, and {LARGE} trials or more."
-            return Default("trust_region", "Exact outcomes of many trials." if exact else many)
+            return "trust_region", "Exact outcomes of many trials." if exact else many
         if exact:
-            return Default("warped", "Exact outcomes.")
+            return "warped", "Exact outcomes."
         if optimises and gridded:
-            return Default("hsgp", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
+            return "hsgp", f"At most {FEW_INPUTS} inputs: a step of constant cost."
         if budget is not None and budget <= FEW:
-            return Default("exact", f"An exact process for at most {FEW} trials.")
+            return "exact", f"An exact process for at most {FEW} trials."
         if gridded:
-            return Default("wiski", f"At most {FEW_INPUTS} inputs: a step of constant cost.")
-        return Default("node_wiski", "Nodes at the data: a step of constant cost.")
+            return "wiski", f"At most {FEW_INPUTS} inputs: a step of constant cost."
+        return "node_wiski", "Nodes at the data: a step of constant cost."
 
-    def _default_acquisition(self) -> Default:
+    def _default_acquisition(self) -> tuple[str, str]:
         """The default acquisition function, by goal, outcomes, surrogate and space."""
         if len(self.outcomes.goals) > 1:
-            return Default("qlognehvi", "Several objectives: the hypervolume below their front.")
+            return "qlognehvi", "Several objectives: the hypervolume below their front."
         if self.outcomes.joint:
             why = "Expected improvement among what satisfies the constraints."
-            return Default("qlognei", why)
+            return "qlognei", why
         if self.goal == "learn":
-            return Default("nipv", "The goal is to learn the outcome everywhere.")
+            return "nipv", "The goal is to learn the outcome everywhere."
         match self.family:
             case "warped" if isinstance(self.space, Box):
-                return Default("logei", "Evaluations are few: each point is searched for locally.")
+                return "logei", "Evaluations are few: each point is searched for locally."
             case "trust_region":
-                return Default("trust_region", "The surrogate is local to a region.")
+                return "trust_region", "The surrogate is local to a region."
             case "hsgp":
                 why = "The maximiser of a sample of sine features costs little."
-                return Default("thompson", why)
+                return "thompson", why
         if self.space.categories:
             why = "Categories: samples are drawn at points, not as functions."
-            return Default("qlogei", why)
-        return Default("auto", "By the measured seconds of evaluations and decisions.")
+            return "qlogei", why
+        return "auto", "By the measured seconds of evaluations and decisions."
 
     def _for_more(self, later: Mapping[str, Any]) -> dict[str, Any]:
         """Settings for more outcomes than a small campaign has, as plain data."""
-        family = self._default_surrogate(None)
-        chosen = _with_noise({"name": family.name}, self.noise)
+        family, why = self._default_surrogate(None)
+        chosen = _with_noise({"name": family}, self.noise)
         settings = self.replaced(surrogate=chosen)
-        search = settings._default_acquisition()
+        search, reason = settings._default_acquisition()
         return {
             "start": SMALL + 1,
             "surrogate": chosen,
-            "acquisition": {"name": search.name},
+            "acquisition": {"name": search},
             "fit": later.get("fit") or asdict(settings.usual_fit),
-            "why": (family.why, search.why),
+            "why": (why, reason),
         }
 
     def after_changes(self, changes: Sequence[Mapping[str, Any]]) -> Self:
