@@ -13,7 +13,7 @@ from experiments.common.baselines.registry import FAMILIES
 from experiments.common.kernels import RAW, scaled
 from experiments.common.loops import PoolConfig, PoolLoop
 from experiments.common.loops.policies import PoolPolicy
-from experiments.common.study import fit_policy
+from experiments.common.study import fit_policy, plain
 from problems import load_malaria
 from problems.malaria import Malaria
 
@@ -24,8 +24,8 @@ SOURCE = ("source", "year", "release", "cells")
 
 @dataclass(frozen=True)
 class LearningRun:
-    """One campaign: what its parts are called, the family's name and options, and the keys of the
-    configuration that all campaigns share.
+    """One campaign: what its parts are called, the family's options, its name among them, and the
+    keys of the configuration that all campaigns on a raster share.
     """
 
     cells: str
@@ -46,7 +46,8 @@ class LearningRun:
     @property
     def stem(self) -> str:
         """Name of its files, without suffix."""
-        return "_".join(map(str, self.facts.values())).replace(" ", "-")
+        own = self.facts | {"surrogate": plain(self.surrogate)}
+        return "_".join(map(str, own.values())).replace(" ", "-")
 
     def campaign(self) -> PoolLoop:
         """The campaign, not started.

@@ -9,24 +9,22 @@ from typing import Any
 import pandas as pd
 
 from experiments.active_learning.campaigns import KERNELS, SOURCE, LearningRun, load_cells, name_of
-from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import BadParameter, refuse_unknown
 from experiments.common.loops.policies import POLICIES
 from experiments.common.loops.pool_config import OBSERVATIONS
 from experiments.common.plots import draw_bands, in_words
 from experiments.common.progress import say
+from experiments.common.study import ABOUT, refuse_options, surrogates, without
 from problems.errors import DataNotFound
 
-KNOWN = {
+KNOWN: dict[str, Iterable[str]] = {
     "observations": OBSERVATIONS,
-    "surrogates": FAMILIES,
     "policies": POLICIES,
     "kernels": KERNELS,
 }
 """Lists of a configuration, and what may be in them."""
 SIZES = ("steps", "q", "num_initial", "num_test")
-OPTIONAL = (*SOURCE, "num_actions")
-SMOKE = {"steps": 3, "num_test": 300, "cells": 900, "grid_size": [16], "source": None}
+SMOKE = {"steps": 3, "num_test": 300, "raster": [{"cells": 900}]}
 SHOWN = ["n", "rmse", "nlpd", "coverage", "wallclock_seconds"]
 
 
@@ -42,30 +40,13 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[LearningRun]:
     """
     for key, known in KNOWN.items():
         refuse_unknown(c[key], known, key)
+    for entry in c["surrogate"]:
+        refuse_options(entry)
     if smoke:
         c = c | SMOKE | {key: c[key][:1] for key in ("kernels", "seeds")}
-    try:
-        cells = load_cells(c)
-    except DataNotFound as error:
-        say(f"{error}\nRunning on the SYNTHETIC field instead.")
-        c = c | {"source": None}
-        cells = load_cells(c)
-    observations = c["observations"]
-    if cells.Yvar is None and "known noise" in observations:
-        say(f"{cells.name}: no standard deviations, no known noise.")
-        observations = [o for o in observations if o != "known noise"]
-    if not observations:
-        raise BadParameter("these cells allow no observation model of these; take 'raster'.")
-    families = [sized for family in c["surrogates"] for sized in _sized(family, c)]
-    shared = {key: c[key] for key in (*SIZES, "fit", *SOURCE) if key in c}
-    each = product(observations, families, c["policies"], c["kernels"], c["seeds"])
-    runs = [
-        LearningRun(name_of(cells), observation, label, policy, kernel, seed, options, shared)
-        for observation, (label, options), policy, kernel, seed in each
-    ]
+    runs = [run for raster in c["raster"] for run in _campaigns(c, raster)]
     for run in runs:
         run.campaign()  # too few cells are refused now, not at the last campaign
-    say(f"{len(runs)} campaigns on {len(cells.X)} cells. {cells.attribution}")
     return runs
 
 
@@ -76,11 +57,13 @@ def report(
     for run, rows in done:
         say(f"\n{run.stem}\n{rows.iloc[-1][SHOWN].to_string()}")
     whole = pd.concat([rows.assign(**run.facts) for run, rows in done])
-    draw_errors(whole, load_cells(done[0][0].c).units, folder)
+    units = {run.cells: load_cells(run.c).units for run, _ in done}
+    for cells, part in whole.groupby("cells", sort=False):
+        draw_errors(part, units[str(cells)], folder)
 
 
 def draw_errors(table: pd.DataFrame, units: str, folder: Path) -> None:
-    """Draw errors against steps and time, a picture for each observation model and kernel.
+    """Draw errors against steps and time, a picture for each raster, observation model and kernel.
 
     The table has all campaigns' rows with their facts; ``units`` are those of the values.
     """
@@ -91,7 +74,7 @@ def draw_errors(table: pd.DataFrame, units: str, folder: Path) -> None:
     }
     curves = ["surrogate", "policy"]
     words = {name: in_words(name) for key in curves for name in table[key].unique()}
-    for key, part in table.groupby(["observation", "kernel"], sort=False):
+    for key, part in table.groupby(["cells", "observation", "kernel"], sort=False):
         stem = "_".join(map(str, key)).replace(" ", "-")
         title = "Error of the map: " + ", ".join(in_words(str(k)) for k in key)
         for name, (x, label) in axes.items():
@@ -100,11 +83,28 @@ def draw_errors(table: pd.DataFrame, units: str, folder: Path) -> None:
             draw_bands([part], "rmse", x, curves, path, True, labels, title, timed, words)
 
 
-def _sized(family: str, c: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
-    """A family in its sizes: names that tell these, and options."""
-    if family == "wiski":
-        return [(f"wiski{n}", {"name": family, "grid_size": n}) for n in c["grid_size"]]
-    if family == "cagp" and "num_actions" in c:
-        actions = {"name": "BlockSparse", "num_actions": c["num_actions"]}
-        return [(f"cagp{c['num_actions']}", {"name": family, "actions": actions})]
-    return [(family, {"name": family})]
+def _campaigns(c: dict[str, Any], raster: dict[str, Any]) -> list[LearningRun]:
+    """The runs on one raster, those of a seed together."""
+    refuse_unknown(raster, SOURCE, "raster")
+    try:
+        cells = load_cells(raster)
+    except DataNotFound as error:
+        say(f"{error}\nRunning on the SYNTHETIC field instead.")
+        raster = raster | {"source": None}
+        cells = load_cells(raster)
+    observations = c["observations"]
+    if cells.Yvar is None and "known noise" in observations:
+        say(f"{cells.name}: no standard deviations, no known noise.")
+        observations = [o for o in observations if o != "known noise"]
+    if not observations:
+        raise BadParameter("these cells allow no observation model of these; take 'raster'.")
+    shared = {key: c[key] for key in (*SIZES, "fit")} | raster
+    families = surrogates(c["surrogate"])
+    each = product(c["seeds"], observations, families, c["policies"], c["kernels"])
+    runs = [
+        LearningRun(name_of(cells), seen, label, policy, kernel, seed, own, shared)
+        for seed, seen, (entry, label, _), policy, kernel in each
+        if (own := without(entry, ABOUT[1:]))
+    ]
+    say(f"{len(runs)} campaigns on {len(cells.X)} cells. {cells.attribution}")
+    return runs

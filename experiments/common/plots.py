@@ -1,6 +1,5 @@
 """Pictures of results: medians over seeds with bands, in panels that say what is drawn."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,7 @@ WORDS = {
     "ard": "a lengthscale for each axis",
     "isotropic": "one lengthscale",
 }
-SIZED = {"wiski": "WISKI, {0} x {0} nodes", "cagp": "CaGP, {0} actions"}
-"""Plain words for names in configurations and tables; the latter for names with a size."""
+"""Plain words for names in configurations and tables."""
 
 
 def draw_bands(
@@ -175,9 +173,6 @@ def save(figure: Figure, path: Path) -> None:
 
 def in_words(name: str) -> str:
     """A name of a surrogate, policy, observation model or kernel in words."""
-    sized = re.fullmatch(r"([a-z_]+?)(\d+)", name)
-    if sized and sized[1] in SIZED:
-        return SIZED[sized[1]].format(sized[2])
     return WORDS.get(name, name.replace("_", " "))
 
 

@@ -18,9 +18,10 @@ from experiments.common.command import CONFIGS, parsed
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of four campaigns: both policies that the report compares, readings and noise."""
     folder = tmp_path_factory.mktemp("campaigns")
-    few = {"policies": ["nipv", "random"], "surrogates": ["wiski"], "kernels": ["ard"]}
-    few |= {"seeds": [0], "steps": 3, "num_test": 100, "cells": 400, "grid_size": [10]}
-    for run in plan(parsed(CONFIGS / "malaria_senegal.toml") | few | {"source": None}):
+    few = {"policies": ["nipv", "random"], "kernels": ["ard"]}
+    few |= {"surrogate": [{"name": "wiski", "grid_size": 10}]}
+    few |= {"seeds": [0], "steps": 3, "num_test": 100, "raster": [{"cells": 400}]}
+    for run in plan(parsed(CONFIGS / "malaria_senegal.toml") | few):
         campaign = run.campaign()
         campaign.run()
         about = provenance(load_cells(run.c), run.c)

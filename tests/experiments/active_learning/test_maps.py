@@ -51,7 +51,7 @@ def test_maps_keep_the_shape_of_a_country_and_say_what_is_drawn(tmp_path, kept):
 
 
 def test_a_campaign_is_described_in_words():
-    facts = {"cells": "synthetic_incidence_seed0", "surrogate": "wiski16", "policy": "nipv"}
+    facts = {"cells": "synthetic_incidence_seed0", "surrogate": "WISKI, 16 x 16 nodes", "policy": "nipv"}
     facts |= {"observation": "known noise", "kernel": "ard", "seed": "0"}
     assert described(facts) == (
         "Synthetic incidence seed0: WISKI, 16 x 16 nodes; integrated variance (NIPV); readings "

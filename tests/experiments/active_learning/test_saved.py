@@ -18,15 +18,12 @@ from experiments.malaria_report import Saved
 from problems.errors import BadData, DataNotFound
 
 CONFIG: dict[str, Any] = {
-    "source": "toy_pfpr",
-    "year": 2017,
-    "release": "202508",
+    "raster": [{"source": "toy_pfpr", "year": 2017, "release": "202508"}],
     "observations": ["known noise"],
-    "surrogates": ["wiski"],
+    "surrogate": [{"name": "wiski", "grid_size": 10}],
     "policies": ["random"],
     "kernels": ["ard"],
     "seeds": [3],
-    "grid_size": [10],
     "steps": 2,
     "q": 4,
     "num_initial": 5,

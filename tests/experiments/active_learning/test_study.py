@@ -16,7 +16,8 @@ from experiments.common.command import CONFIGS, parsed
 
 CONFIG = CONFIGS / "malaria_senegal.toml"
 FEW = {"seeds": [0], "kernels": ["ard"], "policies": ["random"], "observations": ["raster"]}
-SMALL = {"source": None, "cells": 150, "steps": 2, "q": 4, "num_initial": 8, "num_test": 40}
+GRIDS = [{"name": "wiski", "grid_size": [8, 10]}, {"name": "exact"}]
+SMALL = {"raster": [{"cells": 150}], "steps": 2, "q": 4, "num_initial": 8, "num_test": 40}
 
 
 def matrix(**changed: Any) -> list[LearningRun]:
@@ -27,17 +28,17 @@ def matrix(**changed: Any) -> list[LearningRun]:
 @pytest.mark.parametrize(("name", "observations"), [("benin", 2), ("senegal", 2), ("nigeria", 1)])
 def test_a_config_is_the_whole_matrix(name: str, observations: int) -> None:
     whole = parsed(CONFIGS / f"malaria_{name}.toml")
-    assert {30, 60} == set(whole["grid_size"]) and whole["seeds"] == [0, 1, 2]
+    assert whole["seeds"] == [0, 1, 2] and len(whole["raster"]) == 1
     assert set(whole["kernels"]) == {"ard", "isotropic"}
     runs = plan(whole | SMALL | {"seeds": [0], "fit": {}})
     kinds = pd.DataFrame([run.facts for run in runs]).drop(columns=["cells", "seed"])
-    assert set(kinds["surrogate"]) == {"wiski30", "wiski60", "exact"}
+    assert set(kinds["surrogate"]) == {"WISKI, 30 x 30 nodes", "WISKI, 60 x 60 nodes", "exact"}
     assert set(kinds["policy"]) == {"nipv", "max_variance", "random"}
     assert len(kinds.drop_duplicates()) == len(kinds) == observations * 3 * 3 * 2
 
 
 def test_the_kernel_and_the_grid_are_those_named() -> None:
-    both = {"kernels": ["ard", "isotropic"], "grid_size": [8, 10], "steps": 1}
+    both = {"kernels": ["ard", "isotropic"], "surrogate": GRIDS, "steps": 1}
     runs = matrix(**(FEW | both))
     assert len(runs) == 6 and len({run.stem for run in runs}) == 6
     for run in runs:
@@ -47,17 +48,17 @@ def test_the_kernel_and_the_grid_are_those_named() -> None:
         lengthscale = model.covar_module.base_kernel.lengthscale
         assert lengthscale.numel() == {"ard": 2, "isotropic": 1}[run.kernel]
         if run.surrogate != "exact":
-            assert f"wiski{model.grid.sizes[0]}" == run.surrogate
+            assert f"wiski, grid_size {model.grid.sizes[0]}" == run.surrogate
 
 
 def test_a_run_knows_no_more_than_its_own_part_of_the_matrix() -> None:
-    exact = [run for run in matrix(**FEW, grid_size=[8, 10]) if run.surrogate == "exact"]
-    assert exact == [run for run in matrix(**FEW, grid_size=[12]) if run.surrogate == "exact"]
+    exact = [run for run in matrix(**FEW, surrogate=GRIDS) if run.surrogate == "exact"]
+    assert exact == matrix(**FEW, surrogate=GRIDS[1:])
 
 
 @pytest.mark.parametrize("policy", ["nipv", "random"])
 def test_families_are_taken_by_name(policy: str) -> None:
-    (run,) = matrix(**(FEW | {"surrogates": ["svdgp"], "policies": [policy]}))
+    (run,) = matrix(**(FEW | {"surrogate": [{"name": "svdgp"}], "policies": [policy]}))
     campaign = run.campaign()
     campaign.run()
     assert run.surrogate == "svdgp" and isinstance(campaign.model, SVDGP)
@@ -65,7 +66,7 @@ def test_families_are_taken_by_name(policy: str) -> None:
 
 
 def test_a_run_writes_its_rows_maps_and_where_its_cells_come_from(tmp_path: Path) -> None:
-    (run, *_) = matrix(**FEW, grid_size=[8])
+    (run, *_) = matrix(**FEW, surrogate=GRIDS)
     run.execute(tmp_path)
     assert pd.read_csv(tmp_path / f"{run.stem}.csv")["n"].tolist() == [8, 12, 16]
     about = json.loads((tmp_path / f"{run.stem}.json").read_text())
@@ -79,7 +80,9 @@ def test_a_run_writes_its_rows_maps_and_where_its_cells_come_from(tmp_path: Path
         ("steps = 200", "step = 200", "has no steps"),
         ("then_every = 10", "then = 10", "fit has then; known are"),
         ("year = 2017", "year = ", "is no TOML"),
-        ('"exact"]', '"exakt"]', "surrogates has exakt; known are"),
+        ('"exact"', '"exakt"', "no surrogate exakt; there are"),
+        ("grid_size", "grid_sizes", "surrogate wiski has grid_sizes; known are"),
+        ("release", "released", "raster has released; known are"),
         ('"isotropic"]', '"round"]', "kernels has round; known are"),
         ('"random"]', '"rando"]', "policies has rando; known are"),
         ('"raster", ', '"rastr", ', "observations has rastr; known are"),

@@ -118,8 +118,6 @@ def test_labels_of_a_logarithmic_axis_keep_apart(low: float, high: float) -> Non
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("cagp64", "CaGP, 64 actions"),
-        ("wiski16", "WISKI, 16 x 16 nodes"),
         ("online_svgp", "OnlineSVGP"),
         ("svdgp", "SVDGP"),
         ("a_policy_2", "a policy 2"),
