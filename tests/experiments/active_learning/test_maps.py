@@ -51,7 +51,11 @@ def test_maps_keep_the_shape_of_a_country_and_say_what_is_drawn(tmp_path, kept):
 
 
 def test_a_campaign_is_described_in_words():
-    facts = {"cells": "synthetic_incidence_seed0", "surrogate": "WISKI, 16 x 16 nodes", "policy": "nipv"}
+    facts = {
+        "cells": "synthetic_incidence_seed0",
+        "surrogate": "WISKI, 16 x 16 nodes",
+        "policy": "nipv",
+    }
     facts |= {"observation": "known noise", "kernel": "ard", "seed": "0"}
     assert described(facts) == (
         "Synthetic incidence seed0: WISKI, 16 x 16 nodes; integrated variance (NIPV); readings "
@@ -61,6 +65,7 @@ def test_a_campaign_is_described_in_words():
 
 def test_pictures_of_errors_have_words_and_units(tmp_path, kept):
     facts = {"surrogate": "exact", "policy": "nipv", "observation": "raster", "kernel": "ard"}
+    facts["cells"] = "benin_in_2017"
     rows = {"step": [0, 1], "wallclock_seconds": [1.0, 9.0], "rmse": [2.0, 1.0]}
     table = pd.DataFrame(rows).assign(**facts, seed=0)
     draw_errors(table, "cases a year", tmp_path)
@@ -71,10 +76,10 @@ def test_pictures_of_errors_have_words_and_units(tmp_path, kept):
         assert ax.get_xlabel() == x and ax.get_ylabel() == "RMSE at the test cells (cases a year)"
         assert (
             ax.get_title()
-            == "Error of the map: readings as in the raster, a lengthscale for each axis"
+            == "Error of the map: benin in 2017, readings as in the raster, a lengthscale for each axis"
         )
         assert ax.get_legend().get_title().get_text() == "one seed, hence no bands"
     assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "raster_ard_rmse_steps.png",
-        "raster_ard_rmse_wallclock.png",
+        "benin_in_2017_raster_ard_rmse_steps.png",
+        "benin_in_2017_raster_ard_rmse_wallclock.png",
     ]
