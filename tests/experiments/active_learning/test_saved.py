@@ -108,7 +108,8 @@ def test_a_campaign_on_the_synthetic_field_says_so_and_stays_there(
 ) -> None:
     folder = os.environ["BO_STREAM_DATA"]
     monkeypatch.delenv("BO_STREAM_DATA")
-    path, campaign = save_one(CONFIG | {"cells": 400}, tmp_path / "synthetic")
+    raster = [CONFIG["raster"][0] | {"cells": 400}]
+    path, campaign = save_one(CONFIG | {"raster": raster}, tmp_path / "synthetic")
     monkeypatch.setenv("BO_STREAM_DATA", folder)  # the table is back, and is not taken
     found = Saved.read(path)
     about, cells = found.about, found.cells
