@@ -90,7 +90,7 @@ def test_every_citation_has_its_section() -> None:
 def test_sections_are_numbered_in_order() -> None:
     numbers = [tuple(map(int, n.split("."))) for n in headings()]
     assert numbers == sorted(set(numbers))
-    assert {n[0] for n in numbers} == {*range(15)}
+    assert {n[0] for n in numbers} == {*range(15), 18}  # 15 to 17 are kept for what is planned
 
 
 def test_every_erratum_names_its_check() -> None:
