@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
+import numpy as np
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.warnings import InputDataWarning
@@ -61,7 +62,10 @@ from bo_stream.errors import (
     UnsupportedError,
 )
 from bo_stream.mathematics.autograd import lasting
+from bo_stream.mathematics.exact import Array
+from bo_stream.mathematics.expanded import ExpandedProcess
 from bo_stream.mathematics.joint import Joint
+from bo_stream.mathematics.kernels import shortest_lengths
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
 
 __all__ = [
@@ -330,6 +334,38 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         """
         return self._snapshot().process
 
+    def expanded(self) -> ExpandedProcess | None:
+        """The posterior in numpy, in raw units; None if it has no closed form there.
+
+        That is so for several outcomes, kernels other than RBF, Matern and products on a grid,
+        transforms that are not linear, and batches of data conditioned on. The same object is
+        returned until data or hyperparameters change.
+        """
+        snapshot = self._snapshot()
+        kept = vars(snapshot)
+        if "_expanded" not in kept:
+            kept["_expanded"] = self._expanded(snapshot)
+        return cast(ExpandedProcess | None, kept["_expanded"])
+
+    @torch.no_grad()
+    def _expanded(self, snapshot: PosteriorSnapshot) -> ExpandedProcess | None:
+        inputs = units.affine(getattr(self, "input_transform", None), self._dim)
+        outcomes = snapshot.outcome_transform
+        if inputs is None or not (outcomes is None or type(outcomes) is Standardize):
+            return None
+        process = snapshot.process.expansion
+        if process is None:
+            return None
+        low, width = inputs
+        unit = process.functions.lengths(self._lengths()) * width
+        box = width if self.bounds is None else (self.bounds[1] - self.bounds[0]).double().numpy()
+        about = (0.0, 1.0) if outcomes is None else (float(outcomes.means), float(outcomes.stdvs))
+        return ExpandedProcess(process, np.minimum(unit, box), low, width, *about)
+
+    def _lengths(self) -> Array:
+        """The kernel's shortest lengthscale along each of its inputs, infinite for none."""
+        return shortest_lengths(self.covar_module)
+
     def transformed(self, X: Tensor) -> Tensor:
         """Raw points ``batch x q x d``, checked, in transformed space, float64.
 
@@ -587,7 +623,7 @@ class ConditionedPosterior(GaussianModel):
         sizes = (parent._dim, parent.num_outputs if outputs is None else outputs)
         inputs, outcomes = getattr(parent, "input_transform", None), snapshot.outcome_transform
         super().__init__(sizes, parent._interface, parent.bounds, inputs, outcomes)
-        self._frozen = snapshot
+        self._frozen, self._kept_lengths = snapshot, parent._lengths()
         self.likelihood = parent.likelihood
         self.training = False
 
@@ -607,6 +643,9 @@ class ConditionedPosterior(GaussianModel):
 
     def _snapshot(self) -> PosteriorSnapshot:
         return self._frozen
+
+    def _lengths(self) -> Array:
+        return self._kept_lengths
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Cast the interface (BoTorch calls ``.to(X)`` freely); the process is not moved."""

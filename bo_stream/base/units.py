@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import torch
 from botorch.exceptions.warnings import InputDataWarning
-from botorch.models.transforms.input import InputTransform, Normalize
+from botorch.models.transforms.input import AffineInputTransform, InputTransform, Normalize
 from botorch.models.transforms.outcome import (
     ChainedOutcomeTransform,
     OutcomeTransform,
@@ -34,9 +34,11 @@ from bo_stream.errors import (
     ShapeError,
     UnsupportedError,
 )
+from bo_stream.mathematics.exact import Array
 
 __all__ = [
     "added_noise",
+    "affine",
     "are_equal",
     "bounds_for",
     "change_of_units",
@@ -261,6 +263,20 @@ def transformed_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:
             "Drop those points, or choose `bounds` within the transform's domain.",
         )
     return value
+
+
+def affine(transform: InputTransform | None, dim: int) -> tuple[Array, Array] | None:
+    """The raw point that is mapped to zero and the raw lengths that are mapped to one, ``d`` each;
+    None for a transform of some of the inputs, or one that is not linear in each.
+    """
+    if transform is None:
+        return np.zeros(dim), np.ones(dim)
+    whole = isinstance(transform, AffineInputTransform) and not hasattr(transform, "indices")
+    if not whole or transform.reverse or not transform.transform_on_eval:
+        return None
+    parts = cast(Tensor, transform.offset), cast(Tensor, transform.coefficient)
+    low, width = (part.detach().double().numpy().reshape(-1) for part in parts)
+    return low, width
 
 
 def raw_inputs(transform: InputTransform | None, X: Tensor) -> Tensor:

@@ -145,6 +145,7 @@ class ModelProcess:
     model: Model
 
     has_moments: ClassVar[bool] = False
+    expansion: ClassVar[None] = None
 
     def at(self, X: Tensor) -> ModelPoints:
         """The posterior at points ``batch x q x d``."""

@@ -48,9 +48,10 @@ from torch.utils.checkpoint import checkpoint
 
 from bo_stream.errors import StateError
 from bo_stream.mathematics.autograd import refused
+from bo_stream.mathematics.expanded import Covariance
 from bo_stream.mathematics.kernels import Scaled, stationary
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.process import Path, noisy, prior_path
+from bo_stream.mathematics.process import Path, noisy, prior_path, radial
 from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = [
@@ -497,6 +498,14 @@ class ActionBasis:
         """O(n) per point."""
         flat = cross_product(self.kernel, X.reshape(-1, X.shape[-1]), self.X, self.S)
         return flat.unflatten(0, X.shape[:-1]).unsqueeze(-3)
+
+    def covariance(self) -> Covariance | None:
+        """The kernel in numpy."""
+        return radial(self.kernel, self.X.shape[-1])
+
+    def spread(self, T: Tensor) -> tuple[Tensor, Tensor]:
+        """The data and ``S T``."""
+        return self.X, self.S.times(T)
 
     def prior(self, outputs: int, sample_shape: Size) -> Path:
         """From random features of the kernel."""

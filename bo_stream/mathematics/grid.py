@@ -23,12 +23,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.autograd import Pullback, lasting_property, leaf, pullback, twice
+from bo_stream.mathematics.exact import Array
+from bo_stream.mathematics.expanded import (
+    CubicTable,
+    Functions,
+    NodeFunctions,
+    ProductFunctions,
+)
 from bo_stream.mathematics.joint import sloped_product
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sums import BufferedStatistics
@@ -191,6 +200,29 @@ class Grid:
         rows = weights.new_zeros(*weights.shape[:-1], max(self.sizes))
         return rows.scatter(-1, index.expand(weights.shape), weights).movedim(-3, 0)
 
+    def table(self, k: int, values: Array) -> CubicTable:
+        """Functions interpolated along one axis, from their values at its nodes.
+
+        Args:
+            k: The axis.
+            values: ``g_k x P``, or different ones of each point's four nodes, ``cells x 4 x P``.
+        """
+        first = self.starts(k)
+        near = values if values.ndim == 3 else values[first[:, None] + np.arange(REACH)]
+        cubics = CUBICS.numpy()[np.arange(len(first)) - first]
+        edge, last = (0, 0) if self.folded else (1, 1), self.sizes[k] - 2
+        about = self.origin[k], self.step[k], edge[0], last - edge[1]
+        return CubicTable(*about, cubics.transpose(0, 2, 1) @ near)
+
+    def starts(self, k: int) -> NDArray[np.intp]:
+        """The first of the four nodes of each cell of an axis."""
+        size = self.sizes[k]
+        return np.clip(np.arange(size - 1) - 1, 0, size - REACH)
+
+    def placed(self, functions: Functions) -> Functions | None:
+        """Functions of places, as functions of the points; None if they have no closed form."""
+        return functions
+
     @lasting_property
     def _frame(self) -> Tensor:
         """First nodes, steps, the numbers of the first and of the last cell, and the last index of
@@ -343,6 +375,10 @@ class GridFeatures(ABC):
     values: Tensor
 
     @abstractmethod
+    def functions(self) -> Functions | None:
+        """The features in numpy, with derivatives; None if they have no closed form."""
+
+    @abstractmethod
     def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
         """Features with their derivatives or without, ``batch x q x (1 + d | 1) x f``.
 
@@ -350,6 +386,10 @@ class GridFeatures(ABC):
             places: Coordinates on the grid, ``batch x q x d``.
             slopes: Whether to return derivatives.
         """
+
+    def beside(self, other: GridFeatures) -> Self:
+        """These features and others on the same grid."""
+        return replace(self, values=torch.cat([self.values, other.values], -1))
 
     def features(self, X: Tensor) -> Tensor:
         """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
@@ -363,18 +403,46 @@ class GridFeatures(ABC):
         return self.rows_at(places.detach(), slopes=True), pullback(places, points)
 
 
+@dataclass(frozen=True)
 class ProductFeatures(GridFeatures):
-    """Products over dimensions; ``values`` are their factors, ``d x max(n_k) x f``."""
+    """Products over dimensions of functions of one each, ``values``, ``d x max(n_k) x P``.
+
+    Attributes:
+        columns: For each dimension, every feature's function, ``d x f``.
+    """
+
+    columns: Tensor
+
+    def beside(self, other: GridFeatures) -> Self:
+        """As in `GridFeatures`."""
+        more = cast(ProductFeatures, other).columns + self.values.shape[-1]
+        columns = torch.cat([self.columns, more], -1)
+        return replace(super().beside(other), columns=columns)
+
+    def functions(self) -> Functions | None:
+        """As in `GridFeatures`."""
+        values = zip(self.values.numpy(), self.grid.sizes, strict=True)
+        tables = [self.grid.table(k, V[:size]) for k, (V, size) in enumerate(values)]
+        return self.grid.placed(ProductFunctions(tables, self.columns.numpy()))
 
     def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
         """As in `GridFeatures`: O(n_k d) per point and feature."""
         axes = self.grid.axes_at(places, slopes=slopes)
         along = (axes.flatten(1, -2) @ self.values).unflatten(1, axes.shape[1:-1])
-        return sloped_product(along.unbind(0))
+        pairs = zip(along, self.columns, strict=True)
+        return sloped_product([factors.index_select(-1, column) for factors, column in pairs])
 
 
 class NodeFeatures(GridFeatures):
     """Any functions; ``values`` are those at the nodes, ``m x f``."""
+
+    def functions(self) -> Functions | None:
+        """As in `GridFeatures`."""
+        grid, axes = self.grid, range(self.grid.dim)
+        ones = [np.broadcast_to(np.eye(REACH), (g - 1, REACH, REACH)) for g in grid.sizes]
+        weights = [grid.table(k, ones[k]) for k in axes]
+        starts = [grid.starts(k) for k in axes]
+        return grid.placed(NodeFunctions(weights, starts, self.values.numpy(), grid.sizes))
 
     def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
         """As in `GridFeatures`: O(4^d) per point and feature."""

@@ -23,6 +23,7 @@ from torch import Size, Tensor
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.autograd import attach, lasting_property, leaf, pullback
 from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
+from bo_stream.mathematics.expanded import Covariance
 from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridFeatures, GridState, NodeFeatures
 from bo_stream.mathematics.grid_kernel import (
     CholeskyRoot,
@@ -255,6 +256,10 @@ class GridBasis(KernelBasis):
             return self.kernel.between(self.kernel.rows(places, slopes=False), self._seen)
         sizes = self.kernel.batch_shape.numel(), len(self.Z)
         return self._seen.features(X).unflatten(-1, sizes).movedim(-2, -3)
+
+    def covariance(self) -> Covariance | None:
+        """The kernel in numpy, if it is a product."""
+        return self.kernel.covariance()
 
     def sloped(self, rows: Any) -> Tensor:
         """Values of one output with their derivatives or without, ``batch x q x (1 + d | 1) x n``,

@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +26,7 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.mathematics.evidence import OutputStatistics, root_gradient, under_root
+from bo_stream.mathematics.expanded import Covariance, ProductCovariance, pivoted_root
 from bo_stream.mathematics.grid import (
     REACH,
     Grid,
@@ -156,6 +157,14 @@ class GridKernel(Kernel):
     def parts(self) -> list[Tensor]:
         """As from `kernel_parts`, without the outputs' dimension for one output."""
         return [getattr(self, f"part_{k}") for k in range(1 + self.product * self.grid.dim)]
+
+    def covariance(self) -> Covariance | None:
+        """The kernel of one output in numpy, if it is a product; else None."""
+        if not self.product or self.batch_shape:
+            return None
+        amplitude, *factors = self.parts
+        roots = [self.grid.table(k, pivoted_root(K.numpy())) for k, K in enumerate(factors)]
+        return ProductCovariance(roots, float(amplitude))
 
     def rows(self, places: Tensor, *, slopes: bool) -> Any:
         """Interpolation rows at coordinates on the grid, as `sloped` takes them."""
@@ -355,11 +364,11 @@ class Eigenbasis:
     @property
     def features(self) -> ProductFeatures:
         """The functions interpolated from the eigenvectors."""
-        most = max(self.grid.sizes)
-        own = [V[:, i] for V, i in zip(self.vectors, self.index.unbind(-1), strict=True)]
+        most, own = max(self.grid.sizes), list(self.vectors)
         own[0] = own[0] * self.amplitude.sqrt()
-        tables = torch.stack([F.pad(V, (0, 0, 0, most - len(V))) for V in own])
-        return ProductFeatures(self.grid, tables)
+        wide = max(V.shape[1] for V in own)
+        tables = [F.pad(V, (0, wide - V.shape[1], 0, most - len(V))) for V in own]
+        return ProductFeatures(self.grid, torch.stack(tables), self.index.mT.contiguous())
 
     def under(self, stats: OutputStatistics) -> OutputStatistics:
         """The statistics of the features, from those over the nodes, A by pairs."""
@@ -444,5 +453,5 @@ def whole_roots(grid: Grid, parts: Sequence[Tensor]) -> list[Root]:
 
 def features_of(roots: Sequence[Root]) -> GridFeatures:
     """The features of several outputs' roots, side by side."""
-    features: list[GridFeatures] = [root.features for root in roots]
-    return replace(features[0], values=torch.cat([each.values for each in features], -1))
+    first, *others = [root.features for root in roots]
+    return reduce(GridFeatures.beside, others, cast(GridFeatures, first))

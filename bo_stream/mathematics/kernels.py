@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.models.kernels import CategoricalKernel
 from gpytorch.kernels import (
@@ -27,6 +28,7 @@ from gpytorch.kernels import (
     ScaleKernel,
 )
 from linear_operator import to_dense
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.quasirandom import SobolEngine
 
@@ -46,6 +48,7 @@ __all__ = [
     "of_outputs",
     "product_factors",
     "scaled",
+    "shortest_lengths",
     "smooth_matern",
     "stationary",
 ]
@@ -172,6 +175,19 @@ def stationary(kernel: Kernel, dim: int) -> Scaled | None:
         return None
     sizes = {math.prod(kernel.batch_shape), math.prod(found.base.batch_shape)}
     return found if sizes == {1} and found.base.lengthscale.shape[-1] in (1, dim) else None
+
+
+def shortest_lengths(kernel: Kernel) -> NDArray[np.float64]:
+    """The shortest lengthscale of the parts of a kernel along each input they have, ``d``; one
+    number if they have one for all, and infinite without any.
+    """
+    lengths = np.full(1, math.inf)
+    for part in kernel.modules():
+        if isinstance(part, Kernel) and part.has_lengthscale:
+            own = part.lengthscale.detach().double().reshape(-1, part.lengthscale.shape[-1])
+            if part.active_dims is None:
+                lengths = np.minimum(lengths, own.amin(0).numpy())
+    return lengths
 
 
 # -- stationary kernels and products ----------------------------------------------------------

@@ -30,13 +30,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, cast
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from botorch.sampling.pathwise.features import gen_kernel_features
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.errors import NoiseError, PrecisionWarning, UnsupportedError
-from bo_stream.mathematics.autograd import Pullback, lasting
+from bo_stream.mathematics.autograd import Pullback, lasting, lasting_property
+from bo_stream.mathematics.expanded import Covariance, Expansion, Functions, RadialCovariance
 from bo_stream.mathematics.joint import (
     Factors,
     FeatureIntegral,
@@ -47,8 +50,8 @@ from bo_stream.mathematics.joint import (
     products,
     solved_rows,
 )
-from bo_stream.mathematics.kernels import cross_kernel, of_outputs
-from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.kernels import cross_kernel, of_outputs, stationary
+from bo_stream.mathematics.linalg import chol_psd, inverse_factor
 
 __all__ = [
     "ConditionedProcess",
@@ -63,6 +66,7 @@ __all__ = [
     "conditioned_on",
     "noisy",
     "prior_path",
+    "radial",
     "solved",
     "times",
     "unconditioned",
@@ -73,6 +77,15 @@ __all__ = [
 Path = Callable[[Tensor], Tensor]
 """Sample functions: points ``batch x q x d`` to values ``batch' x o x q``, where ``batch'`` is
 ``batch`` broadcast with ``sample_shape``, as in BoTorch: points may differ between samples."""
+
+
+def radial(kernel: Kernel, dim: int) -> Covariance | None:
+    """An RBF or Matern kernel of ``dim`` inputs in numpy; None for any other."""
+    form = stationary(kernel, dim)
+    if form is None:
+        return None
+    inverse = form.lengthscales(dim, 1)[0].reciprocal().detach().numpy()
+    return RadialCovariance(inverse, float(form.variances(1)), form.nu)
 
 
 def prior_path(kernel: Kernel, outputs: int, sample_shape: Size, like: Tensor) -> Path:
@@ -113,6 +126,10 @@ def times(M: Tensor, v: Tensor) -> Tensor:
     return products(v.unsqueeze(-2), M.mT).squeeze(-2)
 
 
+FOLDED = 300.0
+"""Ratio of a factor's diagonal entries below which its inverse may be squared."""
+
+
 def solved(L: Tensor, v: Tensor, *, upper: bool) -> Tensor:
     """``L^-1 v`` for ``o x r x r`` triangular L and ``batch x o x r`` v."""
     return solved_rows(L, v.unsqueeze(-2), upper=upper).squeeze(-2)
@@ -132,6 +149,16 @@ class PriorBasis(Protocol):
 
     def __call__(self, X: Tensor) -> Tensor:
         """Values at points ``batch x q x d``: ``batch x o x q x r``, differentiable."""
+
+    def covariance(self) -> Covariance | None:
+        """The prior's kernel in numpy; None if it has no closed form there."""
+
+    def spread(self, T: Tensor) -> tuple[Tensor, Tensor]:
+        """Points Z and coefficients with which ``T'b`` is a combination of ``k(Z, x)``.
+
+        Args:
+            T: ``r x k``.
+        """
 
     def prior(self, outputs: int, sample_shape: Size) -> Path:
         """Sample functions of the prior, less its mean."""
@@ -161,6 +188,14 @@ class KernelBasis:
         """O(r) kernel values per point."""
         return cross_kernel(self.kernel, X, self.Z)
 
+    def covariance(self) -> Covariance | None:
+        """As `PriorBasis`: for RBF and Matern kernels."""
+        return radial(self.kernel, self.Z.shape[-1])
+
+    def spread(self, T: Tensor) -> tuple[Tensor, Tensor]:
+        """As `PriorBasis`."""
+        return self.Z, T
+
     def prior(self, outputs: int, sample_shape: Size) -> Path:
         """From random features of the kernel."""
         return prior_path(self.kernel, outputs, sample_shape, self.Z)
@@ -181,6 +216,9 @@ class FeatureMap(Protocol):
 
     def features(self, X: Tensor) -> Tensor:
         """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
+
+    def functions(self) -> Functions | None:
+        """The features in numpy, with derivatives; None if they have no closed form there."""
 
     def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
         """Features and their derivatives in k coordinates, without an autograd graph.
@@ -374,6 +412,34 @@ class Process:
         """The process in the form in which sums over so many points cost least."""
         return self
 
+    @lasting_property
+    def expansion(self) -> Expansion | None:
+        """The process of one output in numpy; None if it has no closed form there.
+
+        O(r^3) when it is first asked for.
+        """
+        if len(self.u) > 1 or self.u.device.type != "cpu":
+            return None
+        constant, L = float(self.mean), None if self.L is None else self.L[0]
+        S = None if L is None else torch.cholesky_inverse(L)
+        if isinstance(self.basis, FeatureBasis):
+            functions, scale = self.basis.features.functions(), self.basis.scale[0]
+            if functions is None:
+                return None
+            S = torch.diag(scale.square()) if S is None else scale * S * scale.unsqueeze(-1)
+            return Expansion(functions, (scale * self.u[0]).numpy(), S.numpy(), constant)
+        prior, R = self.basis.covariance(), None if self.R is None else self.R[0]
+        if prior is None or R is None:
+            return None
+        r, more, inverse = self.size, self.u.shape[-1] - self.size, inverse_factor(R).mT
+        alpha = torch.cat([inverse @ self.u[0, :r], self.u[0, r:]]).unsqueeze(-1)
+        Z, columns = self.basis.spread(torch.cat([F.pad(inverse, (0, 0, 0, more)), alpha], -1))
+        T, weights = np.hsplit(columns.numpy(), [r])
+        W = -1.0 if S is None else S.numpy() - np.eye(r)
+        made = Expansion.on(prior, Z.numpy(), weights[:, 0], constant, T, W)
+        least, most = R.diagonal().aminmax()
+        return made.folded() if T.shape == (r, r) and most < FOLDED * least else made
+
     @property
     def has_moments(self) -> bool:
         """Whether `moments` has values: on features, of one output."""
@@ -508,6 +574,15 @@ class ConditionedProcess:
         f, L, r = self._factored()
         weights = torch.linalg.solve_triangular(L.mT, r, upper=True).squeeze(-1)
         return self.base.plus(self.base.mean_function(), f, weights)
+
+    @lasting_property
+    def expansion(self) -> Expansion | None:
+        """As for the base, which keeps its own: O(q r^2) more."""
+        base = self.base.expansion
+        if base is None or self.factors is None:
+            return None
+        _, L, r = self.factors
+        return base.conditioned(self.X.numpy(), L[0].numpy(), r[0, :, 0].numpy())
 
     @property
     def has_moments(self) -> bool:

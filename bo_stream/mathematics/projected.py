@@ -11,12 +11,14 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 
 from bo_stream.errors import InputError
+from bo_stream.mathematics.expanded import Functions, PlacedFunctions
 from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridFeatures
 from bo_stream.mathematics.grid_kernel import prior_covariance
 from bo_stream.mathematics.linalg import chol_psd
@@ -81,7 +83,8 @@ class LearnedProjection:
     """
 
     def __init__(self, option: int | nn.Module, inputs: int) -> None:
-        self.option, most = option, min(inputs, max(DEFAULT_SIZES))
+        self.option, self.inputs = option, inputs
+        most = min(inputs, max(DEFAULT_SIZES))
         if isinstance(option, nn.Module):
             module = copy.deepcopy(option)
         elif type(option) is int and 1 <= option <= most:
@@ -116,6 +119,14 @@ class LearnedProjection:
         with _one_at_a_time:
             values: Tensor = torch.func.functional_call(self.module, parameters, (U,))
         return values
+
+    def line(self, phi: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Slopes ``k x d`` and values at the origin ``k`` of linear functions; None of a module."""
+        if isinstance(self.option, nn.Module):
+            return None
+        origin = self(torch.zeros(1, self.inputs).to(phi), phi)
+        unit = torch.eye(self.inputs).to(phi)
+        return (self(unit, phi) - origin).mT, origin[0]
 
     def others(self, count: int) -> list[Tensor]:
         """Other starts: random directions of linear functions; none of a module."""
@@ -153,6 +164,15 @@ class ProjectedGrid(Grid):
         """``h`` at points ``batch x q x d``: ``batch x q x k``, differentiable in X and phi."""
         U = (X - X.new_tensor(self.low)) / X.new_tensor(self.width)
         return self.projection(U, self.phi)
+
+    def placed(self, functions: Functions) -> Functions | None:
+        """In closed form of linear functions of the inputs."""
+        line = self.projection.line(self.phi)
+        if line is None:
+            return None
+        slopes, origin = (part.numpy() for part in line)
+        slopes = slopes / np.array(self.width)
+        return PlacedFunctions(functions, slopes, origin - slopes @ np.array(self.low))
 
     def same_as(self, other: Grid) -> bool:
         """Whether interpolation from both is the same."""

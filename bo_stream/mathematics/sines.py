@@ -32,6 +32,7 @@ from torch import Size, Tensor
 
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.autograd import Pullback, lasting_property
+from bo_stream.mathematics.expanded import Functions, ProductFunctions, SineTable
 from bo_stream.mathematics.kernels import Scaled, scaled
 from bo_stream.mathematics.shapes import shaped
 
@@ -169,6 +170,13 @@ class Basis:
         """For each input the functions' factors, ``orders x f x p``, as in `tables`."""
         tables = zip(self.tables(X, orders), self.columns, strict=True)
         return (table.index_select(1, column) for table, column in tables)
+
+    def functions(self) -> Functions:
+        """The functions in numpy, with derivatives."""
+        phase = (self.half - 0.5) * (math.pi / (2.0 * self.half)) - self.rate * self.low
+        parts = torch.stack([self.rate, phase, self.half.rsqrt()], -1).tolist()
+        tables = [SineTable(rate, start, scale, self.highest) for rate, start, scale in parts]
+        return ProductFunctions(tables, self.alpha.mT.numpy().copy())
 
     def features(self, X: Tensor) -> Tensor:
         """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""

@@ -54,7 +54,7 @@ def test_products_of_one_dimension_each_are_the_same(d: int, folded: bool) -> No
     for table, size in zip(tables, own.sizes, strict=True):
         whole = (whole.unsqueeze(1) * table[:size]).flatten(0, 1)
     for slopes in (True, False):
-        both = ProductFeatures(own, tables).rows_at(X, slopes=slopes)
+        both = ProductFeatures(own, tables, torch.arange(7).expand(d, -1)).rows_at(X, slopes=slopes)
         expected = NodeFeatures(own, whole).rows_at(X, slopes=slopes)
         torch.testing.assert_close(both, expected, rtol=1e-11, atol=1e-11)
         values = torch.einsum("bqn,nf->bqf", dense_interpolation(own.interpolate(X)), whole)

@@ -1,0 +1,737 @@
+"""Posterior processes in numpy, with gradients in closed form [MATHS 18.1].
+
+The search of acquisition functions evaluates means and covariances at a few points some hundred
+times. Then the bookkeeping of autograd and of kernels as modules costs many times the algebra.
+Every posterior is, at points x and z,
+
+    mean(x) = c + b(x)'alpha,    cov(x, z) = k(x, z) + a(x)' W a(z),    a = T'b
+
+with finitely many functions b, a prior covariance k or none, and a symmetric matrix W. A gradient
+in means and covariances goes back to the points through
+
+    bar a_i = sum_j (bar C + bar C')_ij W a_j,    bar b_i = bar m_i alpha + T bar a_i,
+    bar x_i = (db/dx)' bar b_i + sum_j (bar C + bar C')_ij dk(x_i, x_j)/dx_i,
+
+so that p points with gradients cost some products p x r x r. With a prior, b are its covariances
+with some points Z: k(Z, x). The matrix T whitens them where W in their place would lose digits.
+
+Functions b of all inputs that are products of functions of one each are read off tables of these.
+
+Arrays are float64; gradients are returned by closures, ``pull``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, solve_triangular
+from scipy.linalg.lapack import dpstrf
+
+from bo_stream.mathematics.exact import Array
+
+__all__ = [
+    "Covariance",
+    "CubicTable",
+    "ExpandedProcess",
+    "Expansion",
+    "Functions",
+    "JointMoments",
+    "NodeFunctions",
+    "OfOneInput",
+    "PlacedFunctions",
+    "ProductCovariance",
+    "ProductFunctions",
+    "RadialCovariance",
+    "SineTable",
+    "Sums",
+    "pivoted_root",
+]
+
+Pull = Callable[[Array], Array]
+"""From gradients in values to gradients in the points."""
+
+
+# -- functions of one input ----------------------------------------------------------------------
+
+
+OfOneInput = Callable[[Array, bool], Sequence[Array]]
+"""Functions of one input: values at ``p`` numbers, ``p x P``, and on request derivatives."""
+
+
+@dataclass(frozen=True)
+class CubicTable:
+    """Functions that are cubic polynomials in each cell of an axis.
+
+    Attributes:
+        origin: First node.
+        step: Width of a cell.
+        first: The first cell that points may lie in.
+        last: The last one.
+        coefficients: Of ``s^3, s^2, s, 1`` for positions s in the cell, ``cells x 4 x P``.
+    """
+
+    origin: float
+    step: float
+    first: int
+    last: int
+    coefficients: Array
+
+    def cells(self, x: Array) -> tuple[NDArray[np.intp], Array]:
+        """The cells of ``p`` numbers, and their positions in these."""
+        t = (x - self.origin) / self.step
+        cell = np.clip(t, self.first, self.last).astype(np.intp)
+        return cell, t - cell
+
+    def __call__(self, x: Array, slopes: bool) -> Sequence[Array]:
+        """As `OfOneInput`: O(4 P) a number."""
+        cell, s = self.cells(x)
+        powers = np.zeros((len(x), 1 + slopes, 4))
+        powers[:, 0, 3], powers[:, 0, 2], powers[:, 0, 1] = 1.0, s, s * s
+        powers[:, 0, 0] = powers[:, 0, 1] * s
+        if slopes:
+            powers[:, 1, 2], powers[:, 1, 1] = 1.0 / self.step, s * (2.0 / self.step)
+            powers[:, 1, 0] = powers[:, 0, 1] * (3.0 / self.step)
+        both = powers @ self.coefficients[cell]
+        return [both[:, i] for i in range(1 + slopes)]
+
+    def times(self, M: Array) -> CubicTable:
+        """Linear combinations of the functions, for ``P x P'`` M."""
+        return replace(self, coefficients=self.coefficients @ M)
+
+
+@dataclass(frozen=True)
+class SineTable:
+    """The constant 1, and ``scale sin(j (rate x + phase))`` for j = 1 .. highest."""
+
+    rate: float
+    phase: float
+    scale: float
+    highest: int
+
+    def __call__(self, x: Array, slopes: bool) -> Sequence[Array]:
+        """As `OfOneInput`: powers of ``exp(i t)`` by doubling, in a third of the time of sines."""
+        waves = np.empty((len(x), self.highest), complex)
+        waves[:, 0] = np.exp(1j * (self.rate * x + self.phase))
+        done = 1
+        while done < self.highest:
+            more = min(done, self.highest - done)
+            waves[:, done : done + more] = waves[:, :more] * waves[:, done - 1 : done]
+            done += more
+        values = np.ones((len(x), self.highest + 1))
+        np.multiply(waves.imag, self.scale, out=values[:, 1:])
+        if not slopes:
+            return [values]
+        rising = np.zeros_like(values)
+        speeds = (self.scale * self.rate) * np.arange(1, self.highest + 1)
+        np.multiply(waves.real, speeds, out=rising[:, 1:])
+        return values, rising
+
+
+# -- functions of all inputs ---------------------------------------------------------------------
+
+
+class Functions(Protocol):
+    """Finitely many functions ``b`` of points."""
+
+    def values(self, X: Array) -> Array:
+        """At points ``p x d``: ``p x s``."""
+
+    def lengths(self, lengthscales: Array) -> Array:
+        """The lengths along the inputs that are lengthscales of what the functions are made of."""
+        return lengthscales
+
+    def sloped(self, X: Array) -> tuple[Array, Pull]:
+        """The same, and the gradient in the points from that in the values."""
+
+
+@dataclass(frozen=True)
+class ProductFunctions(Functions):
+    """``scale * prod_k T_k(x_k)[column_k]``.
+
+    Attributes:
+        tables: One for each input.
+        columns: Of the tables, ``d x s``; None where they have one for each function.
+        scale: One factor for all.
+    """
+
+    tables: Sequence[OfOneInput]
+    columns: Array | None = None
+    scale: float = 1.0
+
+    def values(self, X: Array) -> Array:
+        """As `Functions`: O(d s) a point."""
+        return self.scale * reduce(np.multiply, [factor for (factor,) in self._factors(X, False)])
+
+    def sloped(self, X: Array) -> tuple[Array, Pull]:
+        """As `Functions`."""
+        factors = self._factors(X, True)
+        before = [self.scale * factors[0][0]]
+        for value, _ in factors[1:]:
+            before.append(before[-1] * value)
+
+        def pull(bar: Array) -> Array:
+            result, after = np.empty_like(X), bar
+            for k in range(len(factors) - 1, 0, -1):
+                value, slope = factors[k]
+                np.einsum("ps,ps,ps->p", before[k - 1], slope, after, out=result[:, k])
+                after = after * value
+            result[:, 0] = self.scale * np.einsum("ps,ps->p", factors[0][1], after)
+            return result
+
+        return before[-1], pull
+
+    def _factors(self, X: Array, slopes: bool) -> list[Sequence[Array]]:
+        read = [table(x, slopes) for table, x in zip(self.tables, X.T, strict=True)]
+        if self.columns is None:
+            return read
+        pairs = zip(read, self.columns, strict=True)
+        return [[part.take(column, axis=1) for part in parts] for parts, column in pairs]
+
+
+@dataclass(frozen=True)
+class NodeFunctions(Functions):
+    """Any functions interpolated from the nodes of a grid.
+
+    Attributes:
+        weights: For each input a table of the weights of four neighbouring nodes.
+        starts: For each input the first of these by cell.
+        node_values: Of the functions, ``m x s``, the last input's nodes fastest.
+        sizes: Number of nodes of each input.
+    """
+
+    weights: Sequence[CubicTable]
+    starts: Sequence[NDArray[np.intp]]
+    node_values: Array
+    sizes: Sequence[int]
+
+    def values(self, X: Array) -> Array:
+        """As `Functions`: O(4^d s) a point."""
+        near, (weights,) = self._near(X), zip(*self._weights(X, False), strict=True)
+        return (_outer(weights)[:, None] @ near)[:, 0]
+
+    def sloped(self, X: Array) -> tuple[Array, Pull]:
+        """As `Functions`."""
+        near, (weights, slopes) = self._near(X), zip(*self._weights(X, True), strict=True)
+
+        def pull(bar: Array) -> Array:
+            each, columns = (near @ bar[:, :, None])[:, :, 0], []
+            for k, slope in enumerate(slopes):
+                along = _outer([*weights[:k], slope, *weights[k + 1 :]])
+                columns.append(np.einsum("pn,pn->p", along, each))
+            return np.stack(columns, 1)
+
+        return (_outer(weights)[:, None] @ near)[:, 0], pull
+
+    def _weights(self, X: Array, slopes: bool) -> list[Sequence[Array]]:
+        return [table(x, slopes) for table, x in zip(self.weights, X.T, strict=True)]
+
+    def _near(self, X: Array) -> Array:
+        """Values at the nodes around each point, ``p x 4^d x s``."""
+        number = np.zeros((len(X), 1), np.intp)
+        parts = zip(self.weights, self.starts, X.T, self.sizes, strict=True)
+        for table, start, x, size in parts:
+            along = start[table.cells(x)[0]][:, None] + np.arange(4)
+            number = (number[:, :, None] * size + along[:, None]).reshape(len(X), -1)
+        return self.node_values[number]
+
+
+def _outer(weights: Sequence[Array]) -> Array:
+    """Products of weights ``p x 4`` for each input, ``p x 4^d``."""
+    first, *others = weights
+    for other in others:
+        first = (first[:, :, None] * other[:, None]).reshape(len(first), -1)
+    return first
+
+
+@dataclass(frozen=True)
+class PlacedFunctions(Functions):
+    """Functions of linear functions of the inputs, ``slopes x + origin``.
+
+    Attributes:
+        functions: Of ``k`` places.
+        slopes: ``k x d``.
+        origin: ``k``.
+    """
+
+    functions: Functions
+    slopes: Array
+    origin: Array
+
+    def lengths(self, lengthscales: Array) -> Array:
+        """As `Functions`."""
+        return 1.0 / np.abs(self.slopes / lengthscales[:, None]).max(0)
+
+    def values(self, X: Array) -> Array:
+        """As `Functions`."""
+        return self.functions.values(X @ self.slopes.T + self.origin)
+
+    def sloped(self, X: Array) -> tuple[Array, Pull]:
+        """As `Functions`."""
+        values, pull = self.functions.sloped(X @ self.slopes.T + self.origin)
+        return values, lambda bar: pull(bar) @ self.slopes
+
+
+# -- prior covariances ---------------------------------------------------------------------------
+
+
+class Covariance(Protocol):
+    """A prior covariance ``k(x, z)``."""
+
+    def diagonal(self, X: Array) -> Array:
+        """Variances at ``p x d``, ``p``."""
+
+    def functions(self, Z: Array) -> Functions:
+        """The covariances with points ``s x d``."""
+
+    def between(self, X: Array) -> tuple[Array, Pull]:
+        """Those of the points of each batch, ``R x q x d``, with each other: ``R x q x q``; and the
+        gradient in the points from a symmetric gradient M that counts each pair once in each row:
+        ``sum_j M_ij dk(x_i, x_j)/dx_i``.
+        """
+
+
+@dataclass(frozen=True)
+class RadialCovariance:
+    """An RBF or Matern kernel with a lengthscale for each input.
+
+    Attributes:
+        inverse: One over the lengthscales, ``d``.
+        variance: Prior variance.
+        nu: Smoothness: 0.5, 1.5, 2.5; infinite for RBF.
+    """
+
+    inverse: Array
+    variance: float
+    nu: float
+
+    def diagonal(self, X: Array) -> Array:
+        """As `Covariance`."""
+        return np.full(len(X), self.variance)
+
+    def functions(self, Z: Array) -> Functions:
+        """As `Covariance`."""
+        return RadialFunctions(self, Z * self.inverse)
+
+    def between(self, X: Array) -> tuple[Array, Pull]:
+        """As `Covariance`."""
+        U = X * self.inverse
+        gaps = U[:, :, None] - U[:, None]
+        K, falling = self.of_squares((gaps * gaps).sum(-1))
+
+        def pull(M: Array) -> Array:
+            return 2.0 * self.inverse * ((M * falling)[..., None] * gaps).sum(2)
+
+        return K, pull
+
+    def of_squares(self, r2: Array) -> tuple[Array, Array]:
+        """Values at squared distances in lengthscales, and their derivatives in these."""
+        if math.isinf(self.nu):
+            K = np.exp(r2 * -0.5)
+            K *= self.variance
+            return K, K * -0.5
+        r = np.sqrt(r2 * (2.0 * self.nu))
+        e = np.exp(-r)
+        e *= self.variance
+        if self.nu == 0.5:
+            return e, -0.5 * e / np.maximum(r, TINY)
+        rising = e * (1.0 + r)
+        if self.nu == 1.5:
+            return rising, e * -1.5
+        return rising + e * (r * r / 3.0), rising * (-5.0 / 6.0)
+
+
+TINY = 1e-12
+"""Distances below this one have no direction."""
+
+
+@dataclass(frozen=True)
+class RadialFunctions(Functions):
+    """Covariances with points.
+
+    Attributes:
+        kernel: The covariance.
+        Z: The points in lengthscales, ``s x d``.
+    """
+
+    kernel: RadialCovariance
+    Z: Array
+
+    @cached_property
+    def _about(self) -> tuple[Array, Array, Array]:
+        """The points' mean, the points counted from it, and their squares."""
+        centre = self.Z.mean(0) if len(self.Z) else np.zeros(self.Z.shape[1])
+        Z = self.Z - centre
+        return centre, Z, np.einsum("sd,sd->s", Z, Z)
+
+    def values(self, X: Array) -> Array:
+        """As `Functions`: O(s d) a point."""
+        return self._at(X)[1]
+
+    def sloped(self, X: Array) -> tuple[Array, Pull]:
+        """As `Functions`."""
+        U, K, falling = self._at(X)
+
+        def pull(bar: Array) -> Array:
+            each = bar * falling
+            away = each.sum(1)[:, None] * U - each @ self._about[1]
+            return (2.0 * self.kernel.inverse) * away
+
+        return K, pull
+
+    def _at(self, X: Array) -> tuple[Array, Array, Array]:
+        """Points in lengthscales from the centre, values and derivatives in squared distances."""
+        centre, Z, squares = self._about
+        U = X * self.kernel.inverse - centre
+        r2 = U @ (-2.0 * Z.T)
+        r2 += np.einsum("pd,pd->p", U, U)[:, None]
+        r2 += squares
+        return U, *self.kernel.of_squares(np.maximum(r2, 0.0, out=r2))
+
+
+@dataclass(frozen=True)
+class ProductCovariance:
+    """``variance * prod_k t_k(x_k)'t_k(z_k)``.
+
+    Attributes:
+        roots: A table of ``t_k`` for each input.
+        variance: One factor for all.
+    """
+
+    roots: Sequence[CubicTable]
+    variance: float
+
+    def diagonal(self, X: Array) -> Array:
+        """As `Covariance`."""
+        squares = [np.einsum("pr,pr->p", t, t) for t in self._at(X)]
+        return self.variance * reduce(np.multiply, squares)
+
+    def functions(self, Z: Array) -> Functions:
+        """As `Covariance`."""
+        at = zip(self.roots, self._at(Z), strict=True)
+        return ProductFunctions([root.times(t.T) for root, t in at], None, self.variance)
+
+    def between(self, X: Array) -> tuple[Array, Pull]:
+        """As `Covariance`."""
+        factors, slopes = [], []
+        for k, root in enumerate(self.roots):
+            t, s = (part.reshape(*X.shape[:2], -1) for part in root(X[..., k].ravel(), True))
+            factors.append(t @ t.transpose(0, 2, 1))
+            slopes.append(s @ t.transpose(0, 2, 1))
+        before = [self.variance * factors[0]]
+        for factor in factors[1:]:
+            before.append(before[-1] * factor)
+
+        def pull(M: Array) -> Array:
+            result, after = np.empty_like(X), M
+            for k in range(len(factors) - 1, 0, -1):
+                result[..., k] = (before[k - 1] * slopes[k] * after).sum(-1)
+                after = after * factors[k]
+            result[..., 0] = self.variance * (slopes[0] * after).sum(-1)
+            return result
+
+        return before[-1], pull
+
+    def _at(self, X: Array) -> list[Array]:
+        return [root(x, False)[0] for root, x in zip(self.roots, X.T, strict=True)]
+
+
+def pivoted_root(K: Array) -> Array:
+    """A root F of a covariance ``g x g``, ``F F' = K`` up to rounding, ``g x r``: O(g r^2)."""
+    factor, pivots, rank, _ = dpstrf(K, tol=ROUNDING * K.diagonal().max(), lower=1)
+    root = np.empty((len(K), rank))
+    root[pivots - 1] = np.tril(factor)[:, :rank]
+    return root
+
+
+ROUNDING = 1e-15
+"""Share of the largest variance below which others are rounding errors."""
+
+
+# -- processes -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A process in the units of the model; see the module.
+
+    Attributes:
+        functions: ``b``.
+        alpha: ``s``.
+        W: ``r x r``, or a multiple of the identity.
+        constant: ``c``.
+        prior: ``k``, or None.
+        Z: The points whose prior covariances are ``b``, ``s x d``; None without a prior.
+        T: ``s x r``; None for the identity.
+    """
+
+    functions: Functions
+    alpha: Array
+    W: Array | float
+    constant: float
+    prior: Covariance | None = None
+    Z: Array | None = None
+    T: Array | None = None
+
+    @classmethod
+    def on(
+        cls, prior: Covariance, Z: Array, alpha: Array, constant: float, T: Array, W: Array | float
+    ) -> Expansion:
+        """A process with a prior."""
+        return cls(prior.functions(Z), alpha, W, constant, prior, Z, T)
+
+    def folded(self) -> Expansion:
+        """The same with W in the place of T: one product in place of two or three, O(s r^2)."""
+        if self.T is None:
+            return self
+        return replace(self, W=_applied(self.T, self.W) @ self.T.T, T=None)
+
+    def rows(self, B: Array) -> Array:
+        """``a`` from values of b, ``p x r``."""
+        return B if self.T is None else B @ self.T
+
+    def conditioned(self, X: Array, L: Array, r: Array) -> Expansion:
+        """The process given q outcomes: O(q s r), or O(q r^2) without a prior.
+
+        Args:
+            X: Their points, ``q x d``.
+            L: Cholesky factor of their covariance with noise, ``q x q``.
+            r: ``L^-1 (y - mean)``, ``q``.
+        """
+        spread = _applied(self.rows(self.functions.values(X)), self.W)
+        G = solve_triangular(L, spread, lower=True).T
+        if self.prior is None or self.Z is None:
+            return replace(self, alpha=self.alpha + G @ r, W=_dense(self.W, len(G)) - G @ G.T)
+        new = solve_triangular(L, np.eye(len(L)), lower=True).T
+        columns = np.vstack([G if self.T is None else self.T @ G, new])
+        T, W = None, self.W
+        if self.T is None:
+            W = np.pad(_dense(W, len(G)), (0, len(L))) - columns @ columns.T
+        else:
+            T = np.hstack([np.pad(self.T, ((0, len(L)), (0, 0))), columns])
+            W = W if isinstance(W, float) else block_diag(W, -np.eye(len(L)))
+        Z, alpha = np.vstack([self.Z, X]), np.append(self.alpha, np.zeros(len(L)))
+        functions = self.prior.functions(Z)
+        return replace(self, functions=functions, alpha=alpha + columns @ r, W=W, Z=Z, T=T)
+
+
+def _applied(rows: Array, W: Array | float) -> Array:
+    """``rows W``."""
+    return rows * W if isinstance(W, float) else rows @ W
+
+
+def _dense(W: Array | float, size: int) -> Array:
+    return W * np.eye(size) if isinstance(W, float) else W
+
+
+Onto = Callable[[Array], tuple[Array, Array | float]]
+"""From gradients in sums, symmetric, to gradients in ``a`` and, directly, in the points."""
+
+
+class Sums(Protocol):
+    """Sums over points t of weighted products of covariances, ``sum_t w_t cov(x, t) cov(t, z)``."""
+
+    def between(self, X: Array, A: Array, R: int) -> tuple[Array, Onto]:
+        """Those within each of R batches of points, ``R x q x q``.
+
+        Args:
+            X: All points, ``p x d``.
+            A: ``a`` there, ``p x r``.
+            R: Number of batches.
+        """
+
+
+@dataclass(frozen=True)
+class FeatureSums:
+    """Sums of a process without a prior.
+
+    Attributes:
+        N: ``W (sum_t w_t a_t a_t') W``, with which sums are ``a_x'N a_z``.
+    """
+
+    N: Array
+
+    def between(self, X: Array, A: Array, R: int) -> tuple[Array, Onto]:
+        """As `Sums`: O(r^2) a point."""
+        rows = A @ self.N
+        return _grouped(A, rows, R), lambda M: (_spread(M, rows), 0.0)
+
+
+@dataclass(frozen=True)
+class PointSums:
+    """Sums of a process with a prior.
+
+    Attributes:
+        weights: ``P``.
+        functions: The prior covariances with the points.
+        coefficients: ``W a_t``, ``r x P``.
+    """
+
+    weights: Array
+    functions: Functions
+    coefficients: Array
+
+    def between(self, X: Array, A: Array, R: int) -> tuple[Array, Onto]:
+        """As `Sums`: O(P (d + r)) a point."""
+        K, back = self.functions.sloped(X)
+        C = K + A @ self.coefficients
+        weighted = C * self.weights
+
+        def onto(M: Array) -> tuple[Array, Array | float]:
+            bar = _spread(M, weighted)
+            return bar @ self.coefficients.T, back(bar)
+
+        return _grouped(C, weighted, R), onto
+
+
+@dataclass(frozen=True)
+class JointMoments:
+    """Moments of each of R batches of q points.
+
+    Attributes:
+        mean: ``R x q``.
+        covariance: ``R x q x q``.
+        sums: Those of `Sums`, ``R x q x q``; None if there were none.
+        pull: From gradients in the mean, in each entry of the covariance, and in those of the
+            sums: the gradient in the points, ``R x q x d``.
+    """
+
+    mean: Array
+    covariance: Array
+    sums: Array | None
+    pull: Callable[..., Array]
+
+
+@dataclass(frozen=True)
+class ExpandedProcess:
+    """A posterior of one outcome at raw points, in raw units.
+
+    Attributes:
+        process: The process in the units of the model.
+        unit: Lengths over which it varies, ``d``, at most the widths of the box.
+        low: The raw point that is the model's origin, ``d``.
+        width: The model's units of the inputs, ``d``.
+        shift: The raw outcome that is the model's zero.
+        scale: The model's unit of the outcome.
+    """
+
+    process: Expansion
+    unit: Array
+    low: Array
+    width: Array
+    shift: float = 0.0
+    scale: float = 1.0
+
+    @cached_property
+    def _single(self) -> Array:
+        """W in single precision."""
+        return np.asarray(self.process.W, np.float32)
+
+    def _transformed(self, X: Array) -> Array:
+        return (X - self.low) / self.width
+
+    def _means(self, B: Array) -> Array:
+        mean: Array = self.scale * (B @ self.process.alpha)
+        mean += self.shift + self.scale * self.process.constant
+        return mean
+
+    def means(self, X: Array) -> Array:
+        """Means at points ``p x d``, ``p``."""
+        return self._means(self.process.functions.values(self._transformed(X)))
+
+    def marginals(self, X: Array) -> tuple[Array, Array]:
+        """Means and variances at points ``p x d``, ``p`` each: O(r^2) a point.
+
+        Variances on features have single precision: they are sums of squares.
+        """
+        own, Z = self.process, self._transformed(X)
+        B = own.functions.values(Z)
+        A = own.rows(B)
+        if own.prior is None and not isinstance(own.W, float):
+            single = A.astype(np.float32)
+            variance = np.einsum("pr,pr->p", single @ self._single, single).astype(np.float64)
+        else:
+            variance = np.einsum("pr,pr->p", _applied(A, own.W), A)
+        if own.prior is not None:
+            variance += own.prior.diagonal(Z)
+        return self._means(B), self.scale**2 * np.maximum(variance, 0.0)
+
+    def joint(self, X: Array) -> tuple[Array, Array]:
+        """Means and covariance at points ``p x d``: ``p`` and ``p x p``."""
+        own, Z = self.process, self._transformed(X)
+        B = own.functions.values(Z)
+        A = own.rows(B)
+        C = _applied(A, own.W) @ A.T
+        if own.prior is not None:
+            C += own.prior.between(Z[None])[0][0]
+        return self._means(B), self.scale**2 * C
+
+    def sums_over(self, points: Array, weights: Array) -> Sums:
+        """Sums over points ``P x d`` with weights ``P``, for `moments`."""
+        own, Z = self.process, self._transformed(points)
+        A = own.rows(own.functions.values(Z))
+        if own.prior is None:
+            gram = _applied((A * weights[:, None]).T @ A, own.W)
+            return FeatureSums(_applied(gram.T, own.W))
+        coefficients = np.ascontiguousarray(_applied(A, own.W).T)
+        return PointSums(weights, own.prior.functions(Z), coefficients)
+
+    def moments(self, X: Array, sums: Sums | None = None) -> JointMoments:
+        """Moments of batches of points ``R x q x d``, from which gradients go back to the points.
+
+        O(r^2) a point; with sums and a prior, O(P (d + r)) too.
+
+        Args:
+            X: The points.
+            sums: Sums over points to return as well, as from `sums_over`.
+        """
+        own, (R, q, d), variance = self.process, X.shape, self.scale**2
+        U = self._transformed(X)
+        flat = U.reshape(R * q, d)
+        B, back = own.functions.sloped(flat)
+        A = own.rows(B)
+        G = _applied(A, own.W)
+        C, within = _grouped(A, G, R), None
+        if own.prior is not None:
+            K, within = own.prior.between(U)
+            C = C + K
+        total, onto = (None, None) if sums is None else sums.between(flat, A, R)
+
+        def pull(bar_mean: Array, bar_cov: Array, bar_sums: Array | None = None) -> Array:
+            M = variance * (bar_cov + bar_cov.transpose(0, 2, 1))
+            bar, bar_points = _spread(M, G), np.zeros_like(flat)
+            if within is not None:
+                bar_points += within(M).reshape(flat.shape)
+            if onto is not None and bar_sums is not None:
+                more, direct = onto(variance**2 * (bar_sums + bar_sums.transpose(0, 2, 1)))
+                bar, bar_points = bar + more, bar_points + direct
+            if own.T is not None:
+                bar = bar @ own.T.T
+            bar += (self.scale * bar_mean).reshape(-1, 1) * own.alpha
+            result: Array = (back(bar) + bar_points).reshape(X.shape) / self.width
+            return result
+
+        total = None if total is None else variance**2 * total
+        return JointMoments(self._means(B).reshape(R, q), variance * C, total, pull)
+
+
+def _grouped(A: Array, B: Array, R: int) -> Array:
+    """``A B'`` within each of R batches of rows, ``R x q x q``."""
+    A, B = (rows.reshape(R, len(rows) // R, -1) for rows in (A, B))
+    if A.shape[1] == 1:
+        return np.einsum("rqf,rqf->rq", A, B)[..., None]
+    product: Array = A @ B.transpose(0, 2, 1)
+    return product
+
+
+def _spread(M: Array, rows: Array) -> Array:
+    """``M B`` within each batch, for ``R x q x q`` M: rows like B."""
+    R, q, _ = M.shape
+    if q == 1:
+        return M.reshape(-1, 1) * rows
+    return (M @ rows.reshape(R, q, -1)).reshape(rows.shape)
