@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -41,6 +41,10 @@ from bo_stream.mathematics.shapes import (
     tensors_of,
     with_tensors,
 )
+from bo_stream.mathematics.sums import SufficientStatistics
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "Changeable",
@@ -231,7 +235,7 @@ class Stream:
         fits: Starting information of the next fit.
     """
 
-    state: Any = nested()
+    state: DataclassInstance | None = nested()
     count: Tensor = shaped("", "not negative")
     noise_sum: Tensor = shaped("o", "not negative")
     fits: FitMemory = nested()
@@ -243,10 +247,15 @@ class Stream:
         noise = torch.zeros(outputs, dtype=torch.float64)
         return cls(None, count, noise, FitMemory.empty())
 
+    @property
+    def sums(self) -> SufficientStatistics:
+        """The state of a family that promises to be additive."""
+        return cast(SufficientStatistics, self.state)
+
     def merged(self, other: Stream) -> Stream:
         """The stream with another one's observations, for states that are sums."""
         other = moved(other, self.count.device)
-        state = self.state.merged_at(other.state, int(self.count), int(other.count))
+        state = self.sums.merged_at(other.sums, int(self.count), int(other.count))
         count, noise_sum = self.count + other.count, self.noise_sum + other.noise_sum
         return replace(self, state=state, count=count, noise_sum=noise_sum)
 

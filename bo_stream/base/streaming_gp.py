@@ -22,7 +22,19 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, Unpack, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    Protocol,
+    Self,
+    Unpack,
+    cast,
+    runtime_checkable,
+)
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -36,6 +48,7 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Size, Tensor, nn
+from typing_extensions import TypeVar
 
 from bo_stream.base import checkpoint, options, units
 from bo_stream.base.fitting import (
@@ -64,9 +77,12 @@ from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
 from bo_stream.mathematics.shapes import Rows
+from bo_stream.mathematics.sums import FeatureStatistics, SufficientStatistics
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
-    "GROWTH",
     "CompositeModel",
     "FeatureGP",
     "PredictiveScore",
@@ -106,10 +122,22 @@ class Promises:
     takes_modules: bool = True
 
 
-GROWTH = 2.0
-"""A fit selects features again once the data have grown by this factor,"""
+S = TypeVar("S", bound="DataclassInstance", covariant=True, default="DataclassInstance")
+"""The state of a family: a dataclass of tensors (`bo_stream.mathematics.shapes`). Covariant although
+its own methods take it: only the surrogate passes it to them."""
+F = TypeVar("F", bound=FeatureStatistics, covariant=True, default=FeatureStatistics)
+
+
+@runtime_checkable
+class Rescalable(Protocol):
+    """A state that can be re-expressed in other units of the outcomes."""
+
+    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
+        """The state for targets ``(y - shift) / factor``, and known noise to match."""
+
+
 ROUNDS = 2
-"""at most this many times, with a fit of the hyperparameters after each."""
+"""A fit selects features at most this many times, with a fit of the hyperparameters after each."""
 PREDICT = "To learn hyperparameters, call `fit`; to predict, `posterior`."
 WITHOUT_DATA = ("class", "version", "dim", "outputs", "noise", "kernel")
 """Entries of a header that must match if only hyperparameters are loaded."""
@@ -149,7 +177,7 @@ class PredictiveScore(NamedTuple):
     variance: Tensor
 
 
-class StreamingGP(checkpoint.Saveable, Fittable):
+class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
     """A Gaussian-process surrogate on a stream of data, with BoTorch's model interface.
 
     Args:
@@ -254,18 +282,18 @@ class StreamingGP(checkpoint.Saveable, Fittable):
     # -- implemented by a family -----------------------------------------------------------------
 
     @abstractmethod
-    def _empty_state(self) -> Any:
+    def _empty_state(self) -> S:
         """The state before any data: a dataclass of tensors (`bo_stream.mathematics.shapes`)."""
 
     @abstractmethod
-    def _absorb(self, state: Any, rows: Rows) -> Any:
+    def _absorb(self, state: S, rows: Rows) -> S:  # type: ignore[misc]
         """The state after absorbing at least one row; the old state is not changed.
 
         If the noise is learned, ``rows.R`` is ``1 x n`` of ones, else ``o x n``.
         """
 
     @abstractmethod
-    def _build_process(self, state: Any) -> PosteriorProcess:
+    def _build_process(self, state: S) -> PosteriorProcess:  # type: ignore[misc]
         """The frozen posterior process, without gradients to hyperparameters."""
 
     def _to_condition(self, process: PosteriorProcess, points: int) -> PosteriorProcess | None:
@@ -280,7 +308,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
         """
         return process
 
-    def _choose_features(self, state: Any, rows: Rows) -> Any:
+    def _choose_features(self, state: S, rows: Rows) -> S:  # type: ignore[misc]
         """The state with features to suit rows that are about to be absorbed.
 
         For families that choose features of a sum.
@@ -304,9 +332,14 @@ class StreamingGP(checkpoint.Saveable, Fittable):
     def _fit_if_due(self, size: int) -> None:
         """Fit after a batch of this size if the family refits by itself; by default it does not."""
 
-    def _rescale(self, state: Any, shift: Tensor, factor: Tensor) -> Any:
+    def _rescale(
+        self,
+        state: S,  # type: ignore[misc]
+        shift: Tensor,
+        factor: Tensor,
+    ) -> S:
         """The state for targets ``(y - shift) / factor`` (both ``o``), with noise to match."""
-        if not hasattr(state, "rescaled"):
+        if not isinstance(state, Rescalable):
             raise UnsupportedError(
                 "a family whose state can be re-expressed in other units",
                 type(self).__name__,
@@ -390,7 +423,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
     def _absorb_rows(self, rows: Rows, *, same_features: bool = False) -> None:
         """Absorb transformed data as a step of a change, with features to suit them or the same."""
         stream, learned = self.stream.contents, self.noise_mode == "learned"
-        state = stream.state if same_features else self._choose_features(stream.state, rows)
+        state = self.state if same_features else self._choose_features(self.state, rows)
         changed = self.stream.replaced(
             self.stream.version.absorbing(rows, self.conditions_up_to),
             state=self._absorb(state, rows),
@@ -417,7 +450,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
         stream, old = self.stream.contents, cast(Standardize, self._frozen_outcomes)
         new = units.standardize_by(old, Y, self.num_outputs)
         shift, factor = units.change_of_units(old.state_dict(), new.state_dict(), self._like)
-        state = self._rescale(stream.state, shift, factor)
+        state = self._rescale(self.state, shift, factor)
         self._lock.on_failure(partial(setattr, self, "outcome_transform", old))
         self.outcome_transform = new
         self._replace(state=state, noise_sum=stream.noise_sum / factor.square())
@@ -447,7 +480,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
                 "Give the weight of past observations from now on, say 0.99.",
             )
         self._check_additive("forget")
-        self._replace(state=self.state.discounted(float(factor)))
+        self._replace(state=self.stream.contents.sums.discounted(float(factor)))
         return self
 
     @all_or_nothing
@@ -489,12 +522,14 @@ class StreamingGP(checkpoint.Saveable, Fittable):
     @property
     def effective_observations(self) -> float:
         """Total weight of the observations: `num_observed`, less what was forgotten."""
-        return float(self.state.weight if self.promises.additive else self.num_observed)
+        return float(
+            self.stream.contents.sums.weight if self.promises.additive else self.num_observed
+        )
 
     @property
-    def state(self) -> Any:
+    def state(self) -> S:
         """The family's state."""
-        return self.stream.contents.state
+        return cast(S, self.stream.contents.state)
 
     def _replace(self, **changes: Any) -> None:
         """Replace parts of the stream that posteriors depend on."""
@@ -835,7 +870,7 @@ class StreamingGP(checkpoint.Saveable, Fittable):
         return self
 
 
-class FeatureGP(StreamingGP):
+class FeatureGP(StreamingGP[F]):
     """A surrogate whose `fit` selects features for the hyperparameters it finds.
 
     Its state is a set of sums over features (`bo_stream.mathematics.sums`), and either a buffer of
@@ -849,8 +884,8 @@ class FeatureGP(StreamingGP):
     opening: int
 
     @abstractmethod
-    def _suited_features(self) -> Any:
-        """The best features for the current hyperparameters: an argument of `state.chosen`."""
+    def _suited(self) -> F:
+        """The state over the best features for the current hyperparameters."""
 
     @abstractmethod
     def _features_outdated(self) -> bool:
@@ -863,7 +898,7 @@ class FeatureGP(StreamingGP):
     @property
     def _all_buffered(self) -> bool:
         """Whether all points seen are still buffered."""
-        return bool(self.state.holds_all(self.num_observed))
+        return self.state.holds_all(self.num_observed)
 
     def _check_selectable(self, remedy: str) -> None:
         """Refuse to select features if points are no longer buffered.
@@ -879,9 +914,9 @@ class FeatureGP(StreamingGP):
             )
 
     @all_or_nothing
-    def _select(self, features: Any) -> None:
-        """Replace the features of a state whose points are all buffered."""
-        self._replace(state=self.state.chosen(features, self.num_observed))
+    def _select(self) -> None:
+        """Replace the features of a state from which the sums over others follow."""
+        self._replace(state=self._suited())
 
     def _search(self, max_evals: int | None) -> FitReport:
         """Hyperparameters, and features for them while they can be selected.
@@ -890,11 +925,11 @@ class FeatureGP(StreamingGP):
         under the previous features.
         """
         report = super()._search(max_evals)
-        due = self.num_observed >= GROWTH * float(self.state.chosen_at)
+        due = self.state.worth_choosing(self.num_observed)
         for _ in range(ROUNDS if due and self._can_select() else 0):
             if not self._features_outdated():
                 break
-            self._select(self._suited_features())
+            self._select()
             left = None if max_evals is None else max_evals - report.evaluations
             if left == 0:
                 break
@@ -905,7 +940,7 @@ class FeatureGP(StreamingGP):
         """Select features for loaded hyperparameters, if that is possible."""
         loaded = saved is not None and self.num_observed > 0
         if loaded and self._can_select() and self._features_outdated():
-            self._select(self._suited_features())
+            self._select()
 
 
 class CompositeModel(checkpoint.Saveable, Model):
@@ -1035,10 +1070,10 @@ def emptied(model: StreamingGP) -> StreamingGP:
         model: The surrogate, which is not changed.
     """
     made, state = copy.deepcopy(model), model._empty_state()
-    if model.promises.additive:
-        state = state.along(model.state, 0)  # the features, which fits may have chosen
+    if isinstance(state, SufficientStatistics):  # its features, which fits may have chosen
+        state = state.along(model.stream.contents.sums, 0)
     elif hasattr(state, "warp"):
-        state = replace(state, warp=model.state.warp)
+        state = replace(state, **{"warp": vars(model.state)["warp"]})
     stream = made.stream.contents
     nothing = {"count": torch.zeros_like(stream.count), "noise_sum": 0.0 * stream.noise_sum}
     made._replace(state=state, **nothing)

@@ -469,7 +469,7 @@ class NodeFeatures(GridFeatures):
 
 
 @dataclass(frozen=True)
-class GridState(BufferedStatistics):
+class GridState(BufferedStatistics[Grid]):
     """Statistics over the nodes of a grid, and the first points.
 
     Attributes:

@@ -34,7 +34,7 @@ from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.evidence import OutputStatistics
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sines import Basis, least_indices
-from bo_stream.mathematics.sums import BufferedStatistics, SufficientStatistics
+from bo_stream.mathematics.sums import BufferedStatistics, FeatureStatistics, SufficientStatistics
 
 __all__ = ["FEW_INPUTS", "FrequencyState", "Frequencies", "HilbertState"]
 
@@ -258,7 +258,7 @@ Size = int | Literal["auto"]
 
 
 @dataclass(frozen=True)
-class FrequencyState(SufficientStatistics):
+class FrequencyState(FeatureStatistics):
     """Sums over frequencies in place of those over features, and what the features are chosen for.
 
     Attributes:
@@ -277,9 +277,6 @@ class FrequencyState(SufficientStatistics):
     low: tuple[float, ...] = nested()
     width: tuple[float, ...] = nested()
     size: Size = nested()
-
-    chosen_at = 0.0
-    """Number of points from which on features are worth choosing again: any."""
 
     @classmethod
     def on(
@@ -328,17 +325,13 @@ class FrequencyState(SufficientStatistics):
         main = (RESOLVED * HALF * basis.width.amax() / basis.main,) if basis.main else ()
         return (*main, joint)
 
-    def holds_all(self, n: int) -> bool:
-        """Whether other features can be chosen: always."""
-        return True
-
-    def chosen(self, lengthscales: Tensor, n: int) -> Self:
+    def suited_to(self, lengthscales: Tensor, n: int) -> Self:
         """The same sums, with features for other lengthscales."""
         return replace(self, lengthscales=lengthscales.clone())
 
     def along(self, other: SufficientStatistics, n: int) -> Self:
         """The same sums, with features for another state's lengthscales."""
-        return self.chosen(cast(FrequencyState, other).lengthscales, n)
+        return self.suited_to(cast(FrequencyState, other).lengthscales, n)
 
     def merged_at(self, other: Self, n: int, others: int) -> Self:
         """The sums of both streams, of n and ``others`` points, with the features of the longer."""
@@ -378,7 +371,7 @@ def assembly_for(
 
 
 @dataclass(frozen=True)
-class HilbertState(BufferedStatistics):
+class HilbertState(BufferedStatistics[Basis]):
     """Statistics over sine features, and the first points.
 
     Attributes:
@@ -428,11 +421,11 @@ class HilbertState(BufferedStatistics):
         """The features."""
         return self.basis
 
-    def chosen(self, lengthscales: Tensor, n: int) -> Self:
+    def suited_to(self, lengthscales: Tensor, n: int) -> Self:
         """The same n points, all held, over as many features for other lengthscales."""
         old = self.basis
         basis = Basis.choose(lengthscales, old.low, old.width, len(old.joint), old.main)
-        return super().chosen(basis, n)
+        return self.chosen(basis, n)
 
     def over_features(self, n: int) -> list[OutputStatistics]:
         """The statistics of every output over the features, without the one."""

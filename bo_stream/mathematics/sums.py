@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = [
     "BufferedStatistics",
+    "FeatureStatistics",
     "GeneralStatistics",
     "SufficientStatistics",
     "far",
@@ -32,6 +33,8 @@ __all__ = [
 
 FAR = 1e3
 """Outcomes of larger mean are centred by the first batch's mean."""
+GROWTH = 2.0
+"""Features are worth choosing again once the data have grown by this factor."""
 FORGOTTEN = 1e-200
 """Statistics below this are set to zero: subnormal numbers are slow."""
 
@@ -76,36 +79,6 @@ class SufficientStatistics(ABC):
         s = o[:1] if shared else o
         A, b, ld, weight = o.new_zeros(len(s), *entries), o.new_zeros(outputs, m), s.clone(), 0.0
         return cls(A, b, o, o.clone(), ld, o.new_tensor(weight), **others)
-
-    def absorb_at(self, rows: Rows, n: int) -> Self:
-        """The statistics after a batch, with n points before it (MATHS 2.2)."""
-        weights = 1.0 / rows.R
-        origin = self.origin if n else far(rows.Y.mean(-1))
-        y = rows.Y - origin.unsqueeze(-1)
-        weighted = weights * y
-        A, b = self._summed(rows.X, n, weights, weighted)
-        return replace(
-            self,
-            A=self.A + A,
-            b=self.b + b,
-            yy=self.yy + (weighted * y).sum(-1),
-            origin=origin,
-            ld=self.ld - weights.log().sum(-1),
-            weight=self.weight + len(rows),
-        )
-
-    def _summed(
-        self, X: Tensor, n: int, weights: Tensor, weighted: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """What points add to A and b; defined by families whose rows depend on the points only.
-
-        Args:
-            X: Points, ``q x d``.
-            n: Number of points before them.
-            weights: ``1 / R``, ``s x q``.
-            weighted: Targets times their weights, ``o x q``.
-        """
-        raise NotImplementedError
 
     @abstractmethod
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -194,7 +167,60 @@ def far(mean: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BufferedStatistics(SufficientStatistics):
+class FeatureStatistics(SufficientStatistics):
+    """Statistics of rows that are features of the points, from which those over others follow."""
+
+    def absorb_at(self, rows: Rows, n: int) -> Self:
+        """The statistics after a batch, with n points before it (MATHS 2.2)."""
+        weights = 1.0 / rows.R
+        origin = self.origin if n else far(rows.Y.mean(-1))
+        y = rows.Y - origin.unsqueeze(-1)
+        weighted = weights * y
+        A, b = self._summed(rows.X, n, weights, weighted)
+        return replace(
+            self,
+            A=self.A + A,
+            b=self.b + b,
+            yy=self.yy + (weighted * y).sum(-1),
+            origin=origin,
+            ld=self.ld - weights.log().sum(-1),
+            weight=self.weight + len(rows),
+        )
+
+    @abstractmethod
+    def _summed(
+        self, X: Tensor, n: int, weights: Tensor, weighted: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What points add to A and b.
+
+        Args:
+            X: Points, ``q x d``.
+            n: Number of points before them.
+            weights: ``1 / R``, ``s x q``.
+            weighted: Targets times their weights, ``o x q``.
+        """
+
+    def holds_all(self, n: int) -> bool:
+        """Whether the statistics of n points over other features follow: always."""
+        return True
+
+    def worth_choosing(self, n: int) -> bool:
+        """Whether features are worth choosing again with n points: always."""
+        return True
+
+
+FEATURES = TypeVar("FEATURES", bound="Comparable")
+
+
+class Comparable(Protocol):
+    """Features that can be compared."""
+
+    def same_as(self, other: Self) -> bool:
+        """Whether they are the same."""
+
+
+@dataclass(frozen=True)
+class BufferedStatistics(FeatureStatistics, Generic[FEATURES]):
     """Statistics over features that can be chosen again while all points are held.
 
     A family adds the features as a field, and defines `features`, `over` and `unlike`.
@@ -212,11 +238,11 @@ class BufferedStatistics(SufficientStatistics):
 
     @property
     @abstractmethod
-    def features(self) -> Any:
-        """The features; ``same_as`` compares them with others."""
+    def features(self) -> FEATURES:
+        """The features."""
 
     @abstractmethod
-    def over(self, features: Any) -> Self:
+    def over(self, features: FEATURES) -> Self:
         """The state with other features, whose sums are to be replaced."""
 
     @classmethod
@@ -240,6 +266,10 @@ class BufferedStatistics(SufficientStatistics):
         """Whether all n points are held."""
         return n <= len(self.buffer)
 
+    def worth_choosing(self, n: int) -> bool:
+        """Whether the data have doubled since the features were chosen."""
+        return n >= GROWTH * float(self.chosen_at)
+
     def absorb_at(self, rows: Rows, n: int) -> Self:
         """The state after a batch, with n points before it (MATHS 2.2)."""
         return super().absorb_at(rows, n)._holding(rows, n)
@@ -253,7 +283,7 @@ class BufferedStatistics(SufficientStatistics):
         buffer.X[n:end], buffer.Y[:, n:end], buffer.R[:, n:end] = rows.X, rows.Y, rows.R
         return replace(self, buffer=buffer)
 
-    def resummed(self, features: Any, n: int) -> Self:
+    def resummed(self, features: FEATURES, n: int) -> Self:
         """The statistics of the same n points, all held, over other features."""
         rows, new = self.buffer[:n], self.over(features)
         weights = 1.0 / rows.R
@@ -261,7 +291,7 @@ class BufferedStatistics(SufficientStatistics):
         A, b = new._summed(rows.X, 0, weights, weighted)
         return replace(new, A=A, b=b)
 
-    def chosen(self, features: Any, n: int) -> Self:
+    def chosen(self, features: FEATURES, n: int) -> Self:
         """As `resummed`, and the number of points is kept."""
         return replace(self.resummed(features, n), chosen_at=self.weight.new_tensor(n))
 
@@ -271,7 +301,7 @@ class BufferedStatistics(SufficientStatistics):
         Raises:
             StateError: if the features differ and the points are no longer held.
         """
-        features = cast(BufferedStatistics, other).features
+        features = cast(BufferedStatistics[FEATURES], other).features
         if self.features.same_as(features):
             return self
         if not self.holds_all(n):

@@ -41,6 +41,7 @@ from bo_stream.errors import InputError
 from bo_stream.mathematics.computation_aware import (
     ActionBasis,
     ActionMatrix,
+    BlockMatrix,
     CaGPState,
     Projected,
     compress,
@@ -67,7 +68,7 @@ GAIN = 2e-6
 """Learning values has converged once a step gains less than this many nats per datum and 1e-3."""
 
 
-class CaGP(StreamingGP):
+class CaGP(StreamingGP[CaGPState]):
     """Computation-aware Gaussian process: exact conditioning on i projections of n data.
 
     It keeps all data (state O(n + i^2)). With n data and i actions: `observe` of q points takes
@@ -143,7 +144,7 @@ class CaGP(StreamingGP):
     def S(self) -> ActionMatrix:
         """The current actions, ``n x i``, with columns of unit length."""
         follows = self.actions.follows_hyperparameters
-        return self._factored()[0] if follows else cast(ActionMatrix, self.state.S)
+        return self._factored()[0] if follows else self.state.S
 
     @property
     def num_actions(self) -> int:
@@ -200,7 +201,7 @@ class CaGP(StreamingGP):
 
     def _factored(self) -> tuple[ActionMatrix, Tensor]:
         """Actions and their factor under the current hyperparameters: O(n^2) if these changed."""
-        state = cast(CaGPState, self.state)
+        state = self.state
         if not len(state.rows) or torch.equal(state.made_with, self._numbers()):
             return state.S, state.L
 
@@ -321,7 +322,7 @@ class CaGP(StreamingGP):
         Returns:
             Whether it has converged, and the number of evaluations.
         """
-        S, profiled = self.state.S, profiled_mean(self)
+        S, profiled = cast(BlockMatrix, self.state.S), profiled_mean(self)
         unit = S.block.bincount()[S.block].rsqrt()  # in which values are about one
         values, coordinates = nn.Parameter(S.values / unit), Coordinates(self, profiled)
         coordinates.add(values, "action_values")

@@ -166,7 +166,10 @@ class DirichletClassifier(CompositeModel):
             rows = torch.cat([old.data.view(len(places), -1), other.data.view(1, -1)])[outputs]
             parameter.data.copy_(rows.view(parameter.shape))
             parameter.requires_grad_(old.requires_grad)
-        states = model.state, absent.state.along(model.state, absent.num_observed)
+        states = (
+            model.state,
+            absent.stream.contents.sums.along(model.stream.contents.sums, absent.num_observed),
+        )
         noise_sum = torch.cat([one.stream.noise_sum for one in (model, absent)])[outputs]
         state, count = side_by_side(states, outputs), model.stream.count
         wide._replace(state=state, count=count, noise_sum=noise_sum)
@@ -210,7 +213,11 @@ class DirichletClassifier(CompositeModel):
         self._become(model, seen)
         model.observe(X, *self._targets.regressions(named, X))
         if absent is not None and labels:
-            absent._replace(state=absent.state.along(model.state, absent.num_observed))
+            absent._replace(
+                state=absent.stream.contents.sums.along(
+                    model.stream.contents.sums, absent.num_observed
+                )
+            )
             other = self._targets.regressions(torch.zeros_like(named[:, :1]), X)
             absent._absorb_batch(X, *other, same_features=True)
         if informative_classes(seen) != before:  # the next fit starts from several places

@@ -43,6 +43,7 @@ from bo_stream.mathematics.outcomes import (
     fine_nodes,
 )
 from bo_stream.mathematics.shapes import Rows, loaded, nested, shaped
+from bo_stream.mathematics.sums import FeatureStatistics
 from bo_stream.surrogates.registry import FAMILIES, family_named, for_targets
 
 __all__ = ["CountGP", "CountState", "OutcomePrediction", "batch_sites"]
@@ -304,7 +305,7 @@ class CountGP(CompositeModel):
         late = self._state.late + self._corrections(held[most:])
         if self.model.promises.additive:
             kept, rows = self._kept(), held[most:].regression
-            state = kept.state.absorb_at(rows, int(kept.count))
+            state = cast(FeatureStatistics, kept.state).absorb_at(rows, int(kept.count))
             count, noise_sum = kept.count + len(rows), kept.noise_sum + rows.R.sum(-1)
             kept = replace(kept, state=state, count=count, noise_sum=noise_sum)
         self._change(held=held[:most], kept=kept, late=late)
@@ -316,7 +317,7 @@ class CountGP(CompositeModel):
         model, kept = self.model, self._state.kept
         if not model.promises.additive:
             return kept
-        return replace(kept, state=kept.state.along(model.state, int(kept.count)))
+        return replace(kept, state=kept.sums.along(model.stream.contents.sums, int(kept.count)))
 
     @all_or_nothing
     def forget(self, factor: float) -> Self:

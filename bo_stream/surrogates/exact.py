@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bo_stream.base import units
 from bo_stream.base.options import CommonOptions
-from bo_stream.base.streaming_gp import Promises, StreamingGP
+from bo_stream.base.streaming_gp import Promises, S, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import CategoricalMatern, cross_kernel, frozen_kernel
@@ -29,7 +29,41 @@ from bo_stream.mathematics.shapes import Rows
 __all__ = ["ExactGP", "MaternGP"]
 
 
-class ExactGP(StreamingGP):
+class DataGP(StreamingGP[S]):
+    """An exact Gaussian process given data that its state keeps."""
+
+    @abstractmethod
+    def _rows(self, state: S) -> Rows:  # type: ignore[misc]
+        """The data that the process is conditioned on."""
+
+    def _factor(self, rows: Rows, least: float = LEAST) -> tuple[Tensor, Tensor]:
+        """Cholesky factor of ``K + D`` (``o x n x n``) and the diagonal of D (``o x n``),
+        differentiable; ``least`` as in `chol_psd`.
+        """
+        noise = self._noise_scale().unsqueeze(-1) * rows.R
+        K = cross_kernel(self.covar_module, rows.X, rows.X)
+        return chol_psd(K + torch.diag_embed(noise), least=least), noise
+
+    @torch.no_grad()
+    def _build_process(self, state: S) -> Process:  # type: ignore[misc]
+        rows, mean = self._rows(state), self._prior_mean().clone()
+        L, noise = self._factor(rows)
+        e = (rows.Y - mean.unsqueeze(-1)).unsqueeze(-1)
+        u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
+        kernel = frozen_kernel(self.covar_module)
+        process = Process(kernel, KernelBasis(kernel, rows.X, noise), L, None, u, mean)
+        warn_if_missed(process, rows.X, rows.Y, noise)
+        return process
+
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+        """Log evidence summed over outputs: O(n^3)."""
+        rows = self._rows(self.state)
+        L, _ = self._factor(rows, REPAIR)
+        known = None if profile_mean and len(rows) else self._prior_mean()
+        return log_evidence(L, rows.Y, known)
+
+
+class ExactGP(DataGP[Rows]):
     """Exact GP inference with gpytorch's kernels and likelihoods; it keeps all data.
 
     Memory O(n^2) for the posterior's cache. An evaluation of the evidence, and the first posterior
@@ -72,45 +106,18 @@ class ExactGP(StreamingGP):
         super().__init__(train_X, train_Y, train_Yvar, **common)
         self._begin(train_X, train_Y, train_Yvar)
 
-    def _empty_state(self) -> Any:
+    def _empty_state(self) -> Rows:
         o = self.num_outputs
         return Rows.empty(self._dim, o, 1 if self.noise_mode == "learned" else o)
 
-    def _absorb(self, state: Any, rows: Rows) -> Any:
+    def _absorb(self, state: Rows, rows: Rows) -> Rows:
         return state.joined(rows)
 
-    def _rows(self, state: Any) -> Rows:
-        """The data that the process is conditioned on."""
-        return cast(Rows, state)
-
-    def _factor(self, rows: Rows, least: float = LEAST) -> tuple[Tensor, Tensor]:
-        """Cholesky factor of ``K + D`` (``o x n x n``) and the diagonal of D (``o x n``),
-        differentiable; ``least`` as in `chol_psd`.
-        """
-        noise = self._noise_scale().unsqueeze(-1) * rows.R
-        K = cross_kernel(self.covar_module, rows.X, rows.X)
-        return chol_psd(K + torch.diag_embed(noise), least=least), noise
-
-    @torch.no_grad()
-    def _build_process(self, state: Any) -> Process:
-        rows, mean = self._rows(state), self._prior_mean().clone()
-        L, noise = self._factor(rows)
-        e = (rows.Y - mean.unsqueeze(-1)).unsqueeze(-1)
-        u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
-        kernel = frozen_kernel(self.covar_module)
-        process = Process(kernel, KernelBasis(kernel, rows.X, noise), L, None, u, mean)
-        warn_if_missed(process, rows.X, rows.Y, noise)
-        return process
-
-    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """Log evidence summed over outputs: O(n^3)."""
-        rows = self._rows(self.state)
-        L, _ = self._factor(rows, REPAIR)
-        known = None if profile_mean and len(rows) else self._prior_mean()
-        return log_evidence(L, rows.Y, known)
+    def _rows(self, state: Rows) -> Rows:
+        return state
 
 
-class MaternGP(ExactGP):
+class MaternGP(DataGP[S]):
     """An exact GP of one output with its own kernel, mean and noise, the base of `WarpedGP` and
     `TrustRegionGP`.
 
@@ -128,8 +135,6 @@ class MaternGP(ExactGP):
         InputError: for unknown options.
         UnsupportedError: for other modules.
     """
-
-    conditions_up_to = 0  # new data may move the targets of all
 
     def __init__(
         self,
@@ -163,7 +168,7 @@ class MaternGP(ExactGP):
         common = {**common, "covar_module": kernel}
         if train_Yvar is None:
             common["likelihood"] = noise_model
-        StreamingGP.__init__(self, train_X, train_Y, train_Yvar, **common)
+        super().__init__(train_X, train_Y, train_Yvar, **common)
         self.noise, self.cat_dims = noise, tuple(cat_dims)
         self._num_free = sum(p.requires_grad for p in self.parameters())
 

@@ -48,7 +48,7 @@ MOVED = 0.2
 """Change of a lengthscale's logarithm from which a fit chooses the features anew."""
 
 
-class HSGP(FeatureGP):
+class HSGP(FeatureGP[FrequencyState | HilbertState]):
     """Gaussian process on products of sines over a box around the bounds, with constant-size state.
 
     Exact inference for its own prior, whose covariance is ``sum_j lambda_j phi_j(x) phi_j(z)`` over
@@ -174,7 +174,7 @@ class HSGP(FeatureGP):
                 "Build it anew without `lengthscales`.",
             )
         self._check_selectable("Build it anew with a larger `opening`.")
-        self._select(self._suited_features())
+        self._select()
         return self
 
     def _search(self, max_evals: int | None) -> FitReport:
@@ -193,8 +193,8 @@ class HSGP(FeatureGP):
         moved = (self._lengthscales() / self.basis.lengthscales).log().abs()
         return float(moved.max()) > MOVED
 
-    def _suited_features(self) -> Any:
-        return self._lengthscales()
+    def _suited(self) -> FrequencyState | HilbertState:
+        return self.state.suited_to(self._lengthscales(), self.num_observed)
 
     def _lengthscales(self) -> Tensor:
         """Lengthscales to choose features for, ``d``: those given, or else the kernel's, geometric
@@ -217,7 +217,7 @@ class HSGP(FeatureGP):
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), **self.state.sizes()}
 
-    def _empty_state(self) -> Any:
+    def _empty_state(self) -> FrequencyState | HilbertState:
         low, high = torch.tensor(self._box, dtype=torch.float64)
         features = torch.stack([low, high - low]), self.num_features, self.main_effects
         noises = self.num_outputs, self.noise_mode == "learned"
@@ -226,11 +226,15 @@ class HSGP(FeatureGP):
         opening = 0 if self.lengthscales else self.opening
         return HilbertState.on(self._lengthscales(), *features, *noises, opening)
 
-    def _choose_features(self, state: Any, rows: Rows) -> Any:
+    def _choose_features(
+        self, state: FrequencyState | HilbertState, rows: Rows
+    ) -> FrequencyState | HilbertState:
         """Before the first batch: those for the kernel's lengthscales."""
-        return state if self.num_observed else state.chosen(self._suited_features(), 0)
+        return state if self.num_observed else self._suited()
 
-    def _absorb(self, state: Any, rows: Rows) -> Any:
+    def _absorb(
+        self, state: FrequencyState | HilbertState, rows: Rows
+    ) -> FrequencyState | HilbertState:
         """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2, 12.2)."""
         check_noise_of_sums(self, rows.X, rows.R)
         return state.absorb_at(rows, self.num_observed)
@@ -243,7 +247,7 @@ class HSGP(FeatureGP):
         return self._statistics_cache.made(Key(self.stream.version), make)
 
     @torch.no_grad()
-    def _build_process(self, state: Any) -> Process:
+    def _build_process(self, state: FrequencyState | HilbertState) -> Process:
         mean, basis = self._prior_mean().clone(), self.basis
         logs = sines.log_variances(self._parts(), basis, self.num_outputs)
         s2, c = self._noise_scale(), mean - state.origin

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Self, Unpack, cast
+from typing import Any, NoReturn, Self, Unpack
 
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from bo_stream.base.options import CommonOptions, whole_number
 from bo_stream.base.stream import all_or_nothing
@@ -52,9 +53,10 @@ JITTER = 1e-8
 """The jitter of `SVDGP`."""
 FEWEST, SHARE = 20, 0.2
 """New observations from which `observe` fits: in number, and as a share of all of them."""
+P = TypeVar("P", bound=InducingState, covariant=True, default=InducingState)
 
 
-class InducingGP(StreamingGP):
+class InducingGP(StreamingGP[P]):
     """A Gaussian process of one output with inducing points that a growth policy chooses.
 
     The hyperparameters maximise the exact evidence of at most 600 rows, evenly spread over the
@@ -174,7 +176,7 @@ class GrowingState(InducingState):
         )
 
 
-class OnlineSGPR(InducingGP):
+class OnlineSGPR(InducingGP[GrowingState]):
     """Sparse GP with inducing points chosen by a growth policy, updated in closed form.
 
     M inducing points cost O(M^2) memory, O(N M^2 + M^3) to `observe` N points, O(M^3) once and
@@ -238,7 +240,7 @@ class OnlineSGPR(InducingGP):
 
         After a fit that chose the points again, the last batch is all rows seen.
         """
-        return cast(GrowingState, self.state).last
+        return self.state.last
 
     @property
     def bound_sum(self) -> Tensor:
@@ -247,7 +249,7 @@ class OnlineSGPR(InducingGP):
         With inducing points and hyperparameters fixed it is the collapsed bound on the evidence of
         all data; with all inputs as inducing points, the evidence; else an estimate (MATHS 3.5).
         """
-        return cast(GrowingState, self.state).bound_sum
+        return self.state.bound_sum
 
     def log_evidence(self) -> NoReturn:
         """Not supported: earlier data are summarised under earlier hyperparameters."""
@@ -286,7 +288,7 @@ class OnlineSGPR(InducingGP):
     @all_or_nothing
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """Absorb all rows again, as one batch, while the sample has all of them."""
-        prior, state = self._frozen_prior(), cast(GrowingState, self.state)
+        prior, state = self._frozen_prior(), self.state
         rows, n = state.sample, self.num_observed
         if 0 < n == len(rows) and not torch.equal(state.made_with, prior.numbers):
             batch, nothing = state.last_batch(rows, prior), state.bound_sum.new_zeros(())
@@ -302,7 +304,7 @@ class OnlineSGPR(InducingGP):
         return sparse_process(prior.kernel, state.under(prior)[0])
 
 
-class SVDGP(InducingGP):
+class SVDGP(InducingGP[DecoupledState]):
     """GP with an exact mean on a window of data and a sparse covariance from all data.
 
     The mean is the exact GP's while n is at most ``window``. Beyond it, the rows best represented
@@ -384,7 +386,7 @@ class SVDGP(InducingGP):
     @property
     def num_in_window(self) -> int:
         """Number of rows on which the mean is exact."""
-        return len(cast(DecoupledState, self.state).window)
+        return len(self.state.window)
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -410,7 +412,7 @@ class SVDGP(InducingGP):
         """Rebuild the state, and choose inducing points again: from the window while nothing has
         been folded, else from the window and the current ones. Folded information is kept.
         """
-        prior, state = self._frozen_prior(), cast(DecoupledState, self.state)
+        prior, state = self._frozen_prior(), self.state
         if not len(state.window) or torch.equal(state.made_with, prior.numbers):
             return
         points = empty_state(state.window.X, prior.mean[0], JITTER)

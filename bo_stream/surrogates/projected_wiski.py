@@ -19,7 +19,7 @@ from torch import Size, Tensor, nn
 from bo_stream.base.fitting import FitReport, fit_model
 from bo_stream.base.options import CommonOptions, default_kernel
 from bo_stream.base.stream import all_or_nothing
-from bo_stream.base.streaming_gp import GROWTH, Promises
+from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.units import sizes_of
 from bo_stream.errors import InputError
 from bo_stream.mathematics.grid import Grid, GridState
@@ -195,7 +195,7 @@ class ProjectedWISKI(WISKI):
     def _search(self, max_evals: int | None) -> FitReport:
         """The projection, if that is due and possible, and then the hyperparameters."""
         n, most = self.num_observed, CLIMB if max_evals is None else max_evals
-        due = n >= GROWTH * float(self.state.chosen_at) and n > self.grid.dim
+        due = self.state.worth_choosing(n) and n > self.grid.dim
         if due and self._all_buffered and len(self.grid.phi):
             self._learn_projection(most)
         return super()._search(max_evals)
@@ -203,7 +203,7 @@ class ProjectedWISKI(WISKI):
     @all_or_nothing
     def _learn_projection(self, most: int) -> None:
         """Learn projection and hyperparameters from the buffered points; rebuild the sums."""
-        state, n = cast(GridState, self.state), self.num_observed
+        state, n = self.state, self.num_observed
         kernel = self._learned(state.buffer[:n], most)
         self._lock.restores(self.parameters())
         self.covar_module.load_state_dict(kernel.base_kernel.state_dict())
@@ -221,7 +221,8 @@ class ProjectedWISKI(WISKI):
         """Replace the projection; rebuild the sums."""
         self._replace(state=replace(self.state, grid=replace(self.grid, phi=phi)))
         auto = self.grid_size == "auto"
-        self._select(self._suited_features() if auto else self._covering(self.grid.sizes))
+        grid = self._suited_grid() if auto else self._covering(self.grid.sizes)
+        self._replace(state=self.state.chosen(grid, self.num_observed))
 
     def _learned(self, rows: Rows, most: int) -> ProjectedKernel:
         """The projection of highest evidence of an exact GP with the grid's covariance.

@@ -52,7 +52,7 @@ FIRST = {"learned": -3.0, "none": -8.0}
 ASCENT = {"maxiter": 15, "factr": 1e-5 / np.finfo(float).eps}
 
 
-class TrustRegionGP(MaternGP):
+class TrustRegionGP(MaternGP[regions.TrustRegionState]):
     """A trust region that follows the largest outcomes, and the exact GP on its window.
 
     All observations of the current region are kept (memory O(n d)); at most 512 of them, and the
@@ -151,7 +151,7 @@ class TrustRegionGP(MaternGP):
     @property
     def region(self) -> regions.TrustRegion:
         """The current region: centre, size L, progress; transformed coordinates and units."""
-        return cast(regions.TrustRegion, self.state.region)
+        return self.state.region
 
     @property
     def geometry(self) -> regions.Geometry:
@@ -171,7 +171,7 @@ class TrustRegionGP(MaternGP):
         """
         if not self.num_observed:
             raise StateError("observations", "none", "Observe some first.")
-        state = cast(regions.TrustRegionState, self.state)
+        state = self.state
         rows = state.archive.joined(state.pending)
         if self.noise != "none":
             rows = replace(state.rows, Y=self.process().at(state.rows.X).mean)
@@ -220,7 +220,7 @@ class TrustRegionGP(MaternGP):
 
     def _fitted_rows(self) -> Rows:
         """The points of the window that hyperparameters are fitted to."""
-        rows = cast(regions.TrustRegionState, self.state).rows
+        rows = self.state.rows
         if len(rows) <= FITTED:
             return rows
         away = (rows.X - self.region.centre) / self.geometry.lengthscales

@@ -150,7 +150,7 @@ class WarpedPosterior(TransformedPosterior):
         return expected(lambda w: (self._raw(w) - middle).square(), mean, variance)
 
 
-class WarpedGP(MaternGP):
+class WarpedGP(MaternGP[WarpedState]):
     """Exact inference on warped outcomes, for up to a few hundred observations to be maximised.
 
     `fit` maximises the evidence over lengthscales, noise and the scale of the warp, with mean and
@@ -226,8 +226,8 @@ class WarpedGP(MaternGP):
     # -- state and warp --------------------------------------------------------------------------
 
     def _empty_state(self) -> WarpedState:
-        empty = super()._empty_state()
-        return WarpedState(**vars(empty), warp=empty.Y.new_tensor([0.0, 0.0, 1.0]))
+        rows = Rows.empty(self._dim)
+        return WarpedState(**vars(rows), warp=rows.Y.new_tensor([0.0, 0.0, 1.0]))
 
     def _absorb(self, state: WarpedState, rows: Rows) -> WarpedState:
         if state.is_warped:
@@ -242,7 +242,7 @@ class WarpedGP(MaternGP):
     @property
     def is_warped(self) -> bool:
         """Whether the last fit chose to warp the outcomes."""
-        return cast(WarpedState, self.state).is_warped
+        return self.state.is_warped
 
     @property
     def outcome_transform(self) -> OutcomeTransform:  # type: ignore[override]
@@ -312,7 +312,7 @@ class WarpedGP(MaternGP):
 
         The last two are in the units of the targets.
         """
-        state, (lengthscales, variance, ratio) = cast(WarpedState, self.state), self._values()
+        state, (lengthscales, variance, ratio) = self.state, self._values()
         if self.noise_mode != "learned":
             return warps.priors(self._dim).log_density(lengthscales.log())
         learned = self.noise == "learned" or float(ratio.detach()) > warps.FLOOR
@@ -334,7 +334,7 @@ class WarpedGP(MaternGP):
         """
         if self.num_observed < 2 or not self._fits_in_closed_form:
             return super()._search(max_evals)
-        state = cast(WarpedState, self.state)
+        state = self.state
         X, y = (t.numpy(force=True) for t in (state.X, state.Y[0]))
         memory = self.stream.contents.fits.explored.numpy(force=True)
         learned = self.noise == "learned"

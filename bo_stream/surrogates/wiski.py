@@ -47,7 +47,7 @@ FEW_EVALS, AGAIN = 5, 1.1
 """`fit` checks the grid if it used more evaluations than this, or after this growth of the data."""
 
 
-class WISKI(FeatureGP):
+class WISKI(FeatureGP[GridState]):
     """Gaussian process with a structured-kernel-interpolation prior and constant-size statistics.
 
     Inference is exact for the SKI prior, with any stationary gpytorch kernel and m independent
@@ -191,7 +191,7 @@ class WISKI(FeatureGP):
     @property
     def grid(self) -> Grid:
         """The nodes, in transformed space."""
-        return cast(GridState, self.state).grid
+        return self.state.grid
 
     @all_or_nothing
     def refine(
@@ -234,7 +234,8 @@ class WISKI(FeatureGP):
                     "Widen them: earlier points may lie anywhere in the current bounds.",
                 )
             self._set("bounds", wider)
-        self._select(self._suited_features() if grid_size is None else self._covering(grid_size))
+        grid = self._suited_grid() if grid_size is None else self._covering(grid_size)
+        self._replace(state=self.state.chosen(grid, self.num_observed))
         return self
 
     @property
@@ -251,7 +252,7 @@ class WISKI(FeatureGP):
     @torch.no_grad()
     def _resolution(self) -> Resolution:
         """What grids resolve at the current hyperparameters, of the points if all are buffered."""
-        state, n = cast(GridState, self.state), self.num_observed
+        state, n = self.state, self.num_observed
         rows = state.buffer[: n if self._all_buffered else 0][-LAST:]
         grid = state.grid if self._nodes is not None else self._covering(state.grid.sizes)
         D = (self._noise_scale().unsqueeze(-1) * rows.R).expand(rows.Y.shape)
@@ -272,7 +273,7 @@ class WISKI(FeatureGP):
         resolution, selects = self._resolution(), self._can_select()
         why = resolution.message(self.grid)
         if why is not None and selects:
-            finest = self._suited_features()
+            finest = self._suited_grid()
             why = resolution.message(finest) if resolution.lost(finest) > NATS else None
         checked = float(self.num_observed) if why is None else math.inf
         self._note(state=replace(self.state, checked_at=self._like.new_tensor(checked)))
@@ -290,12 +291,16 @@ class WISKI(FeatureGP):
     def _can_select(self) -> bool:
         return self.grid_size == "auto" and self._nodes is None and self._all_buffered
 
-    def _suited_features(self) -> Grid:
+    def _suited(self) -> GridState:
+        return self.state.chosen(self._suited_grid(), self.num_observed)
+
+    def _suited_grid(self) -> Grid:
+        """The grid for the current hyperparameters."""
         low, high = self._box()
         return self._resolution().suited(high - low, self._covering)
 
     def _features_outdated(self) -> bool:
-        return self._resolution().outdated(self.grid, self._suited_features())
+        return self._resolution().outdated(self.grid, self._suited_grid())
 
     def _first_grid(self) -> Grid:
         """The grid of the options."""
@@ -348,7 +353,7 @@ class WISKI(FeatureGP):
         return {**super()._sizes(), "m": self.grid.m, "t": pairs, "w": self.opening}
 
 
-class NodeWISKI(StreamingGP):
+class NodeWISKI(StreamingGP[NodeState]):
     """Gaussian process on up to ``cap`` nodes chosen from the data, for any number of inputs.
 
     It is exact while n is at most ``cap`` (points redundant to within ``tolerance`` need no node).

@@ -37,7 +37,7 @@ WARM_UP_RATE = 0.05
 """Rate at which the climb on a first batch starts."""
 
 
-class OnlineSVGP(StreamingGP):
+class OnlineSVGP(StreamingGP[OnlineSVGPState]):
     """Sparse variational GP whose inducing points, mean and covariance climb with every batch.
 
     Each batch's online bound (`experiments.common.baselines.variational`) is climbed by Adam, whose
@@ -139,7 +139,7 @@ class OnlineSVGP(StreamingGP):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Online objective of the last batch at the ``q(v)`` it led to: O(N M^2 + M^3)."""
-        state, kernel = cast(OnlineSVGPState, self.state), self.covar_module
+        state, kernel = self.state, self.covar_module
         if not state.batch.size:
             return state.batch.y.new_zeros(()), None
         batch = replace(state.batch, noise=self._noise_scale() * state.batch.noise)
@@ -188,7 +188,7 @@ class OnlineSVGP(StreamingGP):
 
     def _take_learned(self) -> None:
         """Set the hyperparameters to those that the last climb has led to."""
-        learned = cast(OnlineSVGPState, self.state).learned
+        learned = self.state.learned
         if self.learn_hyperparameters and len(learned):
             Coordinates(self, skip_mean=False).set(learned.cpu())
 
