@@ -123,8 +123,8 @@ class Promises:
 
 
 S = TypeVar("S", bound="DataclassInstance", covariant=True, default="DataclassInstance")
-"""The state of a family: a dataclass of tensors (`bo_stream.mathematics.shapes`). Covariant although
-its own methods take it: only the surrogate passes it to them."""
+"""The state of a family: a dataclass of tensors (`bo_stream.mathematics.shapes`). Covariant,
+although methods take it: only the surrogate itself passes it to them."""
 F = TypeVar("F", bound=FeatureStatistics, covariant=True, default=FeatureStatistics)
 
 
