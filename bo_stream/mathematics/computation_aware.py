@@ -239,6 +239,8 @@ def cross_product(kernel: Kernel, X_star: Tensor, X: Tensor, S: ActionMatrix) ->
     Returns:
         ``p x i``, float64. O(p n) time, O(p i) memory.
     """
+    if not len(X):
+        return X_star[:, :0]
     form = stationary(kernel, X.shape[-1])
     if form is not None and form.nu > 1.0 and not X_star.requires_grad:
         return _stationary_product(form, X_star, X, S)

@@ -160,10 +160,11 @@ class GridKernel(Kernel):
 
     def covariance(self) -> Covariance | None:
         """The kernel of one output in numpy, if it is a product; else None."""
-        if not self.product or self.batch_shape:
+        if not self.product or self.batch_shape.numel() > 1:
             return None
         amplitude, *factors = self.parts
-        roots = [self.grid.table(k, pivoted_root(K.numpy())) for k, K in enumerate(factors)]
+        each = (K.numpy().reshape(K.shape[-2:]) for K in factors)
+        roots = [self.grid.table(k, pivoted_root(K)) for k, K in enumerate(each)]
         return ProductCovariance(roots, float(amplitude))
 
     def rows(self, places: Tensor, *, slopes: bool) -> Any:

@@ -103,7 +103,7 @@ def lower_factor(C: Tensor) -> Tensor | None:
 
 def inverse_factor(L: Tensor) -> Tensor:
     """The inverse of a lower triangular matrix, without gradient; torch has none."""
-    if L.device.type == "cpu":
+    if L.device.type == "cpu" and len(L):
         upper, _ = lapack.dtrtri(L.numpy().T, lower=0)
         return torch.from_numpy(upper.T)
     eye = torch.eye(len(L), dtype=L.dtype, device=L.device)

@@ -437,8 +437,9 @@ class Process:
         T, weights = np.hsplit(columns.numpy(), [r])
         W = -1.0 if S is None else S.numpy() - np.eye(r)
         made = Expansion.on(prior, Z.numpy(), weights[:, 0], constant, T, W)
-        least, most = R.diagonal().aminmax()
-        return made.folded() if T.shape == (r, r) and most < FOLDED * least else made
+        pivots = R.diagonal().sort().values
+        even = bool((pivots[-1:] < FOLDED * pivots[:1]).all())
+        return made.folded() if even and len(T) == r else made
 
     @property
     def has_moments(self) -> bool:
