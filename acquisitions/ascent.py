@@ -1,9 +1,8 @@
 """Maximising over continuous and discrete inputs, inside constraints.
 
 Continuous inputs climb while discrete ones are held; then single discrete inputs change where that
-is better; both in turn, for many points at once, as in [Daulton2022]. Every point stays feasible.
-A climb is a projected BFGS whose steps are batched: an evaluation costs one call for all points,
-each has an inverse Hessian and a step length of its own, and none ever gets worse.
+is better; both in turn, for many points at once, as in [Daulton2022]. Every point stays feasible,
+and none ever gets worse.
 
 References:
     [Daulton2022] S. Daulton, X. Wan, D. Eriksson, M. Balandat, M. A. Osborne, E. Bakshy. Bayesian
@@ -14,136 +13,111 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
+from acquisitions.climb import Bounded, climb
 from acquisitions.domain import Domain
+from bo_stream.mathematics.exact import Array
 
-__all__ = ["alternate", "climb", "maximise_in_turn", "repeats_tell"]
+__all__ = ["alternate", "maximise_in_turn", "repeats_tell"]
 
 ROUNDS = 12
 """Largest number of changes of discrete inputs."""
 STARTS, EVALUATIONS = 10, 24
 """Points that a search starts from, and evaluations of their first climb."""
+TOLERANCE = 1e-6
+"""Promised gain, in standard deviations of the candidates' values, at which a climb ends."""
 SPREAD = 512
 """Candidates over the feasible set."""
 SCALES = (-3.0, -0.3)
 """Decimal logarithms of the smallest and largest local steps, in widths of the box."""
+TYPICAL = 0.2
+"""Length over which a function varies, in widths of the box, where it is not known."""
 NEGLIGIBLE = 1e-3
 """Noise variance, in variances of the outcomes, below which a repeated evaluation tells nothing."""
 SAME = 1e-9
 """Points closer than this share of the width in every input are the same."""
-FIRST = 0.03
-"""Largest coordinate of the first step, in widths of the box."""
-LARGEST = 0.2
-"""That of later ones."""
-GAIN = 1e-4
-"""Share of the gain promised by the slope from which a step is accepted."""
-SHORTER = (0.1, 0.5)
-"""Least and largest factor by which a step that was not accepted is shortened."""
-TINY = 1e-300
-
-
-@torch.no_grad()
-def climb(
-    value: Callable[[Tensor], Tensor], X: Tensor, domain: Domain, evaluations: int
-) -> tuple[Tensor, Tensor]:
-    """Climb from feasible points: the best ones found, and their values.
-
-    Discrete inputs keep their values.
-
-    Args:
-        value: Values ``batch x k`` of points ``batch x k x d``, each of its own point alone;
-            differentiable in the continuous inputs.
-        X: Where to start.
-        domain: The feasible set.
-        evaluations: Number of evaluations of values and gradients.
-    """
-    w, free = domain.width, domain.continuous
-    if not bool(free.any()):
-        return X, value(X)
-    f, g = _evaluated(value, X)
-    g = g * w * free
-    eye = torch.eye(domain.dim, dtype=X.dtype, device=X.device)
-    H = eye.expand(*X.shape, -1) * FIRST / g.abs().amax(-1)[..., None, None].clamp_min(TINY)
-    fresh = torch.ones_like(f, dtype=torch.bool)  # H has no curvature yet
-    t = torch.ones_like(f)
-    for _ in range(evaluations - 1):
-        P = (H @ g.unsqueeze(-1)).squeeze(-1)
-        P = P * (LARGEST / P.abs().amax(-1, keepdim=True).clamp_min(LARGEST))
-        P = domain.along(X, P * w) / w
-        lost = (P * g).sum(-1) <= 0.0  # along a bound H may lead down: the gradient does not
-        steepest = FIRST * g / g.abs().amax(-1, keepdim=True).clamp_min(TINY)
-        if bool(lost.any()):
-            P = torch.where(lost.unsqueeze(-1), domain.along(X, steepest * w) / w, P)
-        there = domain.stepped(X, t.unsqueeze(-1) * P * w)
-        f_there, g_there = _evaluated(value, there)
-        g_there = g_there * w * free
-        s, y = (there - X) / w, g - g_there
-        slope = (s * g).sum(-1).clamp_min(TINY)
-        better = f_there >= f + GAIN * slope
-        sy = (s * y).sum(-1)
-        curved = better & (sy > 1e-8 * s.norm(dim=-1) * y.norm(dim=-1))
-        scale = torch.where(fresh, sy / y.square().sum(-1).clamp_min(TINY), 1.0)
-        start = torch.where(fresh[..., None, None], eye, H) * scale[..., None, None]
-        H = torch.where(curved[..., None, None], _updated(start, s, y, sy, eye), H)
-        fresh &= ~curved
-        # where a step fails, the vertex of the parabola through the slope and both values
-        vertex = (0.5 * slope / (slope + f - f_there)).nan_to_num(0.0).clamp(*SHORTER)
-        t = torch.where(better, 1.0, vertex * t)
-        X = torch.where(better.unsqueeze(-1), there, X)
-        f, g = torch.where(better, f_there, f), torch.where(better.unsqueeze(-1), g_there, g)
-    return X, f
-
-
-def _evaluated(value: Callable[[Tensor], Tensor], X: Tensor) -> tuple[Tensor, Tensor]:
-    """Values, and the gradient of each in its point."""
-    with torch.enable_grad():
-        points = X.detach().requires_grad_()
-        values = value(points)
-        (slopes,) = torch.autograd.grad(values.sum(), points)
-    return values.detach(), slopes
-
-
-def _updated(H: Tensor, s: Tensor, y: Tensor, sy: Tensor, eye: Tensor) -> Tensor:
-    """The BFGS update of inverse Hessians of the negative functions, ``batch x d x d``."""
-    rho = 1.0 / sy[..., None, None]
-    a = eye - rho * s.unsqueeze(-1) * y.unsqueeze(-2)
-    return a @ H @ a.mT + rho * s.unsqueeze(-1) * s.unsqueeze(-2)
 
 
 @torch.no_grad()
 def alternate(
-    value: Callable[[Tensor], Tensor], X: Tensor, domain: Domain, evaluations: int
+    value: Callable[[Tensor, Tensor], Tensor],
+    X: Tensor,
+    domain: Domain,
+    unit: Tensor,
+    evaluations: int,
+    tolerance: float,
+    of: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Local maxima from feasible points, ``batch x k x d``, and their values, ``batch x k``.
+    """Local maxima from feasible points, ``R x d``, and their values, ``R``.
 
     Args:
-        value: Differentiable values ``batch x k`` of points ``batch x k x d``, each of its own
-            point alone.
+        value: Values ``L`` of points ``L x d``, and the functions ``of`` that they are for, ``L``;
+            differentiable in continuous inputs.
         X: Where to start.
         domain: The feasible set.
+        unit: Lengths over which functions vary, ``d``.
         evaluations: Evaluations of values and gradients in the first climb; later ones have half.
+        tolerance: Promised gain at which a climb ends.
+        of: The function that each point climbs, if there are several: ``R`` numbers in order.
+            Points whose function climbs higher from others are given up.
     """
-    X, f = climb(value, X, domain, evaluations)
-    if not domain.choices:
-        return X, f
-    for _ in range(ROUNDS):
-        N = domain.neighbours(X)
-        values = value(N.flatten(-3, -2)).unflatten(-1, N.shape[-3:-1])
-        best, place = values.max(-1)
-        better = best > f + 1e-9 * f.abs()
-        if not bool(better.any()):
+    of = torch.zeros(len(X), dtype=torch.long, device=X.device) if of is None else of
+    within = Bounded(*domain.bounds.numpy(force=True))
+    if domain.is_constrained:
+        within = _Inside(within.low, within.high, domain)
+    lengths, free = unit.numpy(force=True), domain.continuous.numpy(force=True)
+
+    def function(x: Array, labels: np.ndarray) -> tuple[Array, Array]:
+        with torch.enable_grad():
+            points = torch.from_numpy(x).to(X).requires_grad_()
+            values = value(points, torch.from_numpy(labels).to(X.device))
+            (slopes,) = torch.autograd.grad(values.sum(), points)
+        return values.numpy(force=True), slopes.numpy(force=True) * free
+
+    def climbed(start: Tensor, of: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        if not bool(domain.continuous.any()):
+            return start.clone(), value(start, of)
+        x, labels = start.numpy(force=True), of.numpy(force=True)
+        x, f = climb(function, x, within, lengths, most, tolerance, of=labels)
+        return torch.from_numpy(x).to(X), torch.from_numpy(f).to(X)
+
+    X, f = climbed(X, of, evaluations)
+    rows = torch.arange(len(X), device=X.device)
+    for _ in range(ROUNDS if domain.choices else 0):
+        N = domain.neighbours(X[rows])
+        values = value(N.flatten(0, 1), of[rows].repeat_interleave(N.shape[1]))
+        best, place = values.view(len(rows), -1).max(-1)
+        better = best > f[rows] + 1e-9 * f[rows].abs()
+        rows = rows[better]
+        if not len(rows):
             break
-        there = N.gather(-2, place[..., None, None].expand(*place.shape, 1, domain.dim)).squeeze(-2)
-        X = torch.where(better.unsqueeze(-1), there, X)
-        f = torch.where(better, best, f)
-        if bool(domain.continuous.any()):
-            X, f = climb(value, X, domain, evaluations // 2)
+        X[rows], f[rows] = climbed(N[better, place[better]], of[rows], evaluations // 2)
     return X, f
+
+
+@dataclass(frozen=True)
+class _Inside(Bounded):
+    """Steps that end at the constraints of a domain, or slide along them."""
+
+    domain: Domain
+
+    def along(self, X: Array, P: Array) -> Array:
+        return self._moved(self.domain.along, X, P)
+
+    def stepped(self, X: Array, P: Array) -> Array:
+        return self._moved(self.domain.stepped, X, P)
+
+    def _moved(self, move: Callable[[Tensor, Tensor], Tensor], X: Array, P: Array) -> Array:
+        x, p = (torch.from_numpy(part).to(self.domain.bounds) for part in (X, P))
+        moved: Array = move(x, p).numpy(force=True)
+        return moved
 
 
 @torch.no_grad()
@@ -169,24 +143,24 @@ def maximise_in_turn(
         seen: Points that are not to be repeated, ``n x d``.
         starts: Points that a search starts from.
         spread: Candidates over the feasible set; half as many are about good points.
-        unit: Unit of local steps, in widths of the box, ``d``; by default 1.
+        unit: Lengths over which it varies, the unit of local steps, in widths of the box, ``d``.
     """
     pending = acquisition.X_pending if q > 1 else None
-    chosen = domain.bounds[:0]
+    chosen, lengths = domain.bounds[:0], domain.width * (TYPICAL if unit is None else unit)
 
-    def value(X: Tensor) -> Tensor:
-        flat: Tensor = acquisition(X.reshape(-1, 1, X.shape[-1]).to(near))
-        return flat.to(X).reshape(X.shape[:-1])
+    def value(X: Tensor, of: Tensor | None = None) -> Tensor:
+        flat: Tensor = acquisition(X.unsqueeze(-2).to(near))
+        return flat.to(X)
 
     for _ in range(q):
         X = domain.spread(spread)
         if len(near):
             X = torch.cat([X, _about(domain, near.to(X), unit, spread // 2)])
         f = value(X)
-        first = X[_starts(f, spread, starts)]
-        found, reached = alternate(value, first.unsqueeze(0), domain, EVALUATIONS)
-        order = torch.cat([reached[0], f]).argsort(descending=True, stable=True)
-        X = torch.cat([found[0], X])[order]
+        first, tolerance = X[_starts(f, spread, starts)], TOLERANCE * float(f.std().nan_to_num(0.0))
+        found, reached = alternate(value, first, domain, lengths, EVALUATIONS, tolerance)
+        order = torch.cat([reached, f]).argsort(descending=True, stable=True)
+        X = torch.cat([found, X])[order]
         X = _unseen(X, torch.cat([seen.to(chosen), chosen]), domain)[:1]
         chosen = torch.cat([chosen, X])
         if len(chosen) < q:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
 from bo_stream.mathematics.exact import Array
 
-__all__ = ["Feasible", "climb"]
+__all__ = ["Bounded", "climb"]
 
 FIRST, LONGEST = 0.25, 1.0
-"""Largest coordinates of the first steps of a climb, and of later ones, in units."""
+"""Largest coordinate of the first steps of a climb, and that of later ones at most, in units."""
 SUFFICIENT = 1e-4
 """Share of the gain promised by the slope from which a step is accepted (Armijo)."""
 LEAST, MOST = 0.1, 0.5
@@ -30,42 +30,35 @@ HOPE = 10.0
 TINY = 1e-300
 
 
-class Feasible(Protocol):
-    """A feasible set, as a climb needs it."""
-
-    def free(self, X: Array, G: Array) -> Array:
-        """Gradients ``L x D`` at feasible points, 0 in coordinates that cannot follow them."""
-        ...
-
-    def along(self, X: Array, P: Array) -> Array:
-        """Steps ``L x D`` from feasible points, without what leads out of the set."""
-        ...
-
-    def stepped(self, X: Array, P: Array) -> Array:
-        """Feasible points at the end of such steps, or of parts of them."""
-        ...
-
-
 @dataclass(frozen=True)
-class _Box:
+class Bounded:
+    """Where points may be, and the steps that stay inside; subclasses have other sets.
+
+    Attributes:
+        low, high: Bounds, ``D``.
+    """
+
     low: Array
     high: Array
 
     def free(self, X: Array, G: Array) -> Array:
+        """Gradients ``L x D`` at feasible points, 0 in coordinates that lead out of the bounds."""
         out = ((self.low >= X) & (G < 0.0)) | ((self.high <= X) & (G > 0.0))
         return np.where(out, 0.0, G)
 
     def along(self, X: Array, P: Array) -> Array:
+        """Steps ``L x D`` from feasible points, without what leads outside."""
         return self.stepped(X, P) - X
 
     def stepped(self, X: Array, P: Array) -> Array:
+        """The feasible points at the end of such steps, or of parts of them."""
         return np.minimum(np.maximum(X + P, self.low), self.high)
 
 
 def climb(
     function: Callable[..., tuple[Array, Array]],
     starts: Array,
-    bounds: Array | Feasible,
+    bounds: Array | Bounded,
     unit: Array,
     evaluations: int,
     tolerance: float,
@@ -79,7 +72,7 @@ def climb(
     Args:
         function: Values ``L`` and gradients ``L x D`` at ``L x D`` points.
         starts: ``R x D`` feasible points.
-        bounds: ``2 x D``, or a feasible set of another kind.
+        bounds: ``2 x D``, or another feasible set.
         unit: ``D`` typical lengths of the function.
         evaluations: Largest number of calls of the function.
         tolerance: A climb ends where its model of the function promises a smaller gain.
@@ -90,7 +83,7 @@ def climb(
     Returns:
         ``R x D`` points and ``R`` values, at least as high as at the starts.
     """
-    within: Feasible = _Box(*bounds) if isinstance(bounds, np.ndarray) else bounds
+    within = Bounded(*bounds) if isinstance(bounds, np.ndarray) else bounds
     rows, labels = np.arange(len(starts)), np.zeros(len(starts), np.int64) if of is None else of
 
     def evaluated(x: Array) -> tuple[Array, Array]:
@@ -140,12 +133,13 @@ def _times(H: Array, v: Array) -> Array:
 
 
 def _steps(
-    within: Feasible, unit: Array, H: Array, g: Array, x: Array, longest: Array
+    within: Bounded, unit: Array, H: Array, g: Array, x: Array, longest: Array
 ) -> tuple[Array, Array]:
     """Quasi-Newton steps of limited length, and the gains that the models promise for them."""
     own = within.free(x, g)
     p = _times(H, own) * (own != 0.0)
-    cut = np.minimum(1.0, longest / np.maximum(np.abs(p).max(1), TINY))
+    far = np.maximum(np.abs(p).max(1), TINY)
+    cut = np.where(longest == FIRST, FIRST / far, np.minimum(1.0, longest / far))
     step = within.along(x, cut[:, None] * p * unit)
     slope = _inner(step / unit, own)
     lost = slope <= 0.0  # along a bound H may lead down: the gradient does not
@@ -153,7 +147,7 @@ def _steps(
         steepest = FIRST * own / np.maximum(np.abs(own).max(1, keepdims=True), TINY)
         step[lost] = within.along(x, steepest * unit)[lost]
         slope = _inner(step / unit, own)
-    return step, slope * (1.0 - 0.5 * cut)
+    return step, slope * (1.0 - 0.5 * np.minimum(1.0, cut))
 
 
 def _update(H: Array, longest: Array, s: Array, y: Array) -> None:

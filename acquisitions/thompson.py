@@ -24,7 +24,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from acquisitions.ascent import alternate, climb
+from acquisitions.ascent import alternate
 from acquisitions.domain import Domain
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.gaussian_model import GaussianModel
@@ -64,6 +64,8 @@ PER_AXIS = {1: 1000, 2: 160, 3: 40}
 place of 40, maxima of draws for Rastrigin were missed by .05 of the deviation of outcomes."""
 SHORTLIST = 4
 """Candidates considered for each that is climbed from."""
+TOLERANCE = 1e-5
+"""Promised gain at which a climb ends, in transformed units of the outcome."""
 SAME_PEAK = 0.5
 """Distance, in lengthscales, within which two candidates are taken to be on one peak."""
 JITTER = 1e-8
@@ -437,21 +439,28 @@ def maximised(
         X: Feasible candidates, ``P x d``.
         domain: The feasible set.
         lengths: Distances over which functions vary, in raw units, ``d``.
-        starts: Candidates that each function is climbed from; a quarter of them to the end.
-        evaluations: Evaluations of a climb to the end, after a third of them from all starts.
+        starts: Candidates that each function is climbed from.
+        evaluations: Evaluations of a climb.
     """
-    best = functions(X).topk(min(SHORTLIST * starts, len(X)), dim=-1).indices
-    first = _apart(X[best] / lengths)[:, :starts]
-    found, values = climb(functions, X[best.gather(1, first)], domain, evaluations // 3)
-    ahead = values.topk(-(-starts // 4), dim=-1).indices
-    found, values = alternate(functions, _rows(found, ahead), domain, evaluations)
-    top = values.argmax(-1, keepdim=True)
-    return _rows(found, top).squeeze(1), values.gather(1, top).squeeze(1)
+    values, starts = functions(X), starts // 2 if domain.choices else starts
+    best = values.topk(min(SHORTLIST * starts, len(X)), dim=-1).indices
+    first = best.gather(1, _apart(X[best] / lengths)[:, :starts])
+    each = torch.arange(len(first), device=X.device)
+    of = each.repeat_interleave(first.shape[1])
 
+    def value(X: Tensor, of: Tensor) -> Tensor:
+        """Each function at its own points, of which there are not equally many."""
+        counts = of.bincount(minlength=len(first))
+        slots = torch.arange(len(X), device=X.device) - (counts.cumsum(0) - counts)[of]
+        padded = X[:1].detach().repeat(len(first), int(counts.max()), 1)
+        padded[of, slots] = X
+        return functions(padded)[of, slots]
 
-def _rows(X: Tensor, places: Tensor) -> Tensor:
-    """Rows of ``S x k x d`` points by places ``S x j``."""
-    return X.gather(1, places.unsqueeze(-1).expand(-1, -1, X.shape[-1]))
+    found, reached = alternate(
+        value, X[first].flatten(0, 1), domain, lengths, evaluations, TOLERANCE, of
+    )
+    most, place = reached.view(len(first), -1).max(-1)
+    return found.view(*first.shape, -1)[each, place], most
 
 
 def _apart(X: Tensor) -> Tensor:
