@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bo_stream.base.checkpoint import load
     from bo_stream.base.fitting import FitReport
-    from bo_stream.campaign.campaign import Campaign
+    from bo_stream.campaign.campaign import Callback, Campaign
+    from bo_stream.campaign.effort import FitPolicy
     from bo_stream.campaign.space import Box, Pool
     from bo_stream.surrogates.cagp import CaGP
     from bo_stream.surrogates.classifier import DirichletClassifier
@@ -31,10 +32,12 @@ __all__ = [
     "WISKI",
     "Box",
     "CaGP",
+    "Callback",
     "Campaign",
     "CountGP",
     "DirichletClassifier",
     "ExactGP",
+    "FitPolicy",
     "FitReport",
     "NodeWISKI",
     "OnlineSGPR",
@@ -53,10 +56,12 @@ _HOMES = {
     "WISKI": "surrogates.wiski",
     "Box": "campaign.space",
     "CaGP": "surrogates.cagp",
+    "Callback": "campaign.campaign",
     "Campaign": "campaign.campaign",
     "CountGP": "surrogates.counts",
     "DirichletClassifier": "surrogates.classifier",
     "ExactGP": "surrogates.exact",
+    "FitPolicy": "campaign.effort",
     "FitReport": "base.fitting",
     "NodeWISKI": "surrogates.wiski",
     "OnlineSGPR": "surrogates.online_sgpr",

@@ -679,12 +679,11 @@ class Campaign:
             ``upper``. ``gain`` is what may still be had: the expected difference between the best
             noiseless outcome and the one here, over joint samples at the best settings so far and
             at maximisers of functions drawn from the posterior; in each sample it counts as at most
-            the range of the outcomes. With constraints on outcomes,
-            ``gain`` is the expected improvement over this mean, times the probability of
-            feasibility, at the one setting where it is largest; of several objectives, likewise
-            the expected gain of hypervolume over the model's front. The columns of several outcomes
-            have their names before them, as in ``purity_mean``; ``feasible`` is the probability
-            that all constraints on outcomes hold, and that the trial does not fail.
+            the range of the outcomes. With constraints on outcomes, ``gain`` is the expected
+            improvement over this mean, times the probability of feasibility, at the one setting
+            where it is largest; of several objectives there is none. The columns of several
+            outcomes have their names before them, as in ``purity_mean``; ``feasible`` is the
+            probability that all constraints on outcomes hold, and that the trial does not fail.
 
         Raises:
             InputError: for an invalid argument.

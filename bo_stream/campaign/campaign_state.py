@@ -197,5 +197,7 @@ class CampaignState:
             if loaded:
                 break
         if not loaded:
-            self.engine.loads({"parts": {}, "joint": self.engine.outcomes.joint}, b"")
+            self.engine.loads(
+                {"parts": {}, "region": None, "joint": self.engine.outcomes.joint}, b""
+            )
         self._snapshot = newest

@@ -262,22 +262,18 @@ class Engine:
         return {"parts": parts, "region": region, "joint": self.outcomes.joint}, contents
 
     def loads(self, about: Mapping[str, Any], contents: bytes) -> bool:
-        """Restore what `dumps` returned, in this release or an earlier one.
+        """Restore what `dumps` returned.
 
         Returns:
             False if it was saved before failures were changed.
         """
-        if about.get("joint", "parts" in about) != self.outcomes.joint:
+        if about["joint"] != self.outcomes.joint:
             return False
-        whole = {column: {"bytes": len(contents), **about} for column in self.outcomes.columns}
-        region, stream = about.get("region"), BytesIO(contents)
-        for one in self.learners.values():
+        region, stream = about["region"], BytesIO(contents)
+        for column, one in self.learners.items():
             one.reset()
-        for column, part in about.get("parts", whole).items():
-            model = stream.read(part["bytes"])
-            if column in self.learners:
-                self.learners[column].loads(part, model)
-        for one in self.learners.values():
+            if column in about["parts"]:
+                one.loads(about["parts"][column], stream.read(about["parts"][column]["bytes"]))
             one.saved = one.num_observed
         self.region = None if region is None else self.like.new_tensor(region)
         return True

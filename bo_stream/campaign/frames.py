@@ -16,11 +16,10 @@ import pandas as pd
 from pandas.api.types import is_scalar
 
 from bo_stream.campaign.history import Entry, Event, Trial, TrialHistory, changed_ids
-from bo_stream.campaign.names import OWN, in_spelling
+from bo_stream.campaign.names import OWN, in_spelling, told_apart
 from bo_stream.campaign.outcomes.outcome import Measured
 from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.space import Pool, Space
-from bo_stream.campaign.space.columns import told_apart
 from bo_stream.campaign.space.spaces import CLOSE, Category
 from bo_stream.errors import InputError, StateError
 

@@ -438,20 +438,17 @@ class Learner:
         try:
             loaded = checkpoint.build(document)
         except InputError:  # it was built with modules of a user's own
-            found = self._new_arguments(self.stages[about.get("stage", 0)], document)
+            found = self._new_arguments(self.stages[about["stage"]], document)
             names = document["kinds"] | document["handed_in"]
             own = {name: found[name] for name in names if name in found}
             loaded = checkpoint.build(document, **own)
         surprise = Surprise(*(torch.tensor(v, dtype=torch.float64) for v in about["surprise"]))
-        plain = about.get("ensemble")
+        plain = about["ensemble"]
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
         self._built_at, self._updated_at = about["begun"], about["settled"]
-        self._standardised_at = about.get("standardised", about["settled"])
-        self.revision = about.get("revision", 0)
-        self.number, least = about.get("stage", 0), about.get("least")
-        self.least = -math.inf if least is None else least
-        self.fitted = about.get("fitted", about["told"])
-        self._scored = about.get("scored", about["told"])
+        self._standardised_at, self.revision = about["standardised"], about["revision"]
+        self.number, self.fitted, self._scored = about["stage"], about["fitted"], about["scored"]
+        self.least = -math.inf if about["least"] is None else about["least"]
         self.model, self.surprise = loaded, surprise
 
 

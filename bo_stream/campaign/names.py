@@ -1,12 +1,14 @@
-"""Names of inputs and outcomes, which are columns of the same frames as a campaign's results."""
+"""Columns of frames: names of inputs and outcomes beside those of results, and their numbers."""
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bo_stream.errors import InputError
@@ -15,14 +17,17 @@ __all__ = [
     "OWN",
     "RESERVED",
     "RESULTS",
+    "TRUTHS",
     "check_names",
+    "column",
     "constraint_in_spelling",
     "first_clash",
     "folded",
     "in_spelling",
-    "is_text",
     "listed_names",
+    "numbers",
     "spelled",
+    "told_apart",
 ]
 
 OWN = ("trial", "y", "yvar", "status", "reason", "ask", "place")
@@ -43,6 +48,12 @@ ALIKE = str.maketrans(
 
 NAME = re.compile(r"`[^`]+`|(?<![\w.])[^\W\d][\w\u0300-\u036f]*")
 """A name in the text of a constraint, whose letters may be followed by their accents."""
+
+TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
+"""Truth values in small letters, as people and programs write them."""
+
+DIGITS = (6, 9, 12, 15)
+"""Significant digits that are tried before all."""
 
 
 def folded(name: Any) -> Any:
@@ -131,27 +142,12 @@ def check_names(names: Iterable[str], named: Mapping[str, Iterable[str]]) -> Non
             f"{names}",
             "Rename them; of a table: table.columns = table.columns.astype(str).",
         )
-    reserved = [name for name in names if name in RESERVED]
-    if reserved:
-        raise InputError(
-            f"names of inputs other than {', '.join(RESERVED)}", f"{reserved}", "Rename these."
-        )
-    broken = [name for name in names if not is_text(name)]
-    if broken:
-        raise InputError(
-            "names of whole characters", f"{broken}", "Read the names again, in their encoding."
-        )
     for option, given in named.items():
         unknown = [name for name in given if name not in names]
         if unknown:
             raise InputError(
                 f"names among {', '.join(names)} in {option}", f"{unknown}", "Correct the spelling."
             )
-
-
-def is_text(name: str) -> bool:
-    """Whether a name can be written to a file: it has no halves of surrogate pairs."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def first_clash(
@@ -169,19 +165,86 @@ def first_clash(
         results: Columns of results beside those of the inputs.
     """
     outcomes = list(outcomes)
-    fixed = [name for name in RESERVED if name not in outcomes]
+    fixed = [name for name in RESERVED if name != "y" or "y" not in outcomes]
     taken = {name: (name, "a column of every campaign") for name in fixed}
     taken |= {folded(name): (name, "a column of results") for name in results}
     taken |= {folded(name): (name, f"the noise variances of {of!r}") for of, name in noise.items()}
     named = [*((name, "an input") for name in inputs), *((name, "an outcome") for name in outcomes)]
     for name, what in named:
-        if not name.isprintable():
-            return f"{name!r}, which has characters that cannot be printed"
+        if not name.isprintable() or not name.strip():
+            return f"{name!r}, which is blank or has characters that cannot be printed"
         other, use = taken.setdefault(folded(name), (name, what))
-        if what == "an outcome" and other in RESULTS:
+        if what == "an outcome" and other in RESULTS and other not in RESERVED:
             continue  # an outcome may be called "gain": columns of results begin with its name
         if other == name and use != what:
             return f"{name!r}, which is {what} and {use}"
         if other != name:
             return f"{ascii(name)}, {what}, which looks like {ascii(other)}, {use}"
     return None
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
+    """A column by its name.
+
+    Raises:
+        InputError: if it is missing, or there are several.
+    """
+    if name not in frame:
+        raise InputError(
+            f"a column {name!r}",
+            f"columns {', '.join(map(str, frame.columns)) or 'none'}",
+            "Add it, or rename the column that has these values.",
+        )
+    found = frame[name]
+    if isinstance(found, pd.DataFrame):
+        raise InputError(f"one column {name!r}", "several", "Drop the duplicates.")
+    return found
+
+
+def numbers(frame: pd.DataFrame, name: str, most: float = math.inf) -> np.ndarray:
+    """A column of finite numbers, of at most some size.
+
+    Raises:
+        InputError: if it is missing, or has other values.
+    """
+    given = column(frame, name)
+    try:
+        cells = given if given.dtype.kind in "iuf" else given.map(_number)
+        values: np.ndarray = cells.to_numpy(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"numbers in column {name!r}", f"{error}", "Convert the other values or leave them out."
+        ) from error
+    for wrong, expected, remedy in (
+        (~np.isfinite(values), "finite numbers", "Fill in the value or leave out the row."),
+        (
+            np.abs(values) > most,
+            f"numbers of at most {most:.1g} in size",
+            "Give the column in a larger unit.",
+        ),
+    ):
+        if wrong.any():
+            raise InputError(
+                f"{expected} in column {name!r}",
+                f"{given[wrong].iloc[0]} in row {frame.index[wrong][0]}",
+                f"{remedy} If a trial gave no outcome, use fail(ids, reason).",
+            )
+    return values
+
+
+def told_apart(*values: float) -> list[str]:
+    """The numbers in as few digits as show which of them differ."""
+    for digits in DIGITS:
+        texts = [f"{value:.{digits}g}" for value in values]
+        if len(set(texts)) == len(set(values)):
+            return texts
+    return [repr(float(value)) for value in values]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool | str) or value is None:
+        raise ValueError(repr(value))
+    return float(value)

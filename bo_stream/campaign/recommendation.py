@@ -1,4 +1,4 @@
-"""The settings that a campaign recommends.
+"""The settings that a campaign recommends, by one outcome or by several.
 
 The best outcome told is an optimistic choice under noise, and so is the highest posterior mean
 where little is known. A setting that was not measured is recommended only if it is almost surely
@@ -12,23 +12,40 @@ the highest mean, and 95 % of those by this rule, whose losses are as small on a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, cast
 
 import torch
+from botorch.utils.multi_objective.hypervolume import Hypervolume, infer_reference_point
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
 from bo_stream.base.ensemble import KernelEnsemble
+from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.constraints import FeasibleSet
-from bo_stream.campaign.outcomes.front import searched
+from bo_stream.campaign.effort import seeded
 from bo_stream.campaign.outcomes.outcome import Observations
-from bo_stream.scores import probability_higher
+from bo_stream.campaign.outcomes.outcomes import OutcomeSet
+from bo_stream.scores import OutcomeDistribution, outcome_distribution, probability_higher
+from bo_stream.surrogates.counts import CountGP
 from bo_stream.surrogates.trust_region import TrustRegionGP
 
-__all__ = ["Candidates", "gains_ahead", "largest_gains", "recommended", "region_of_best", "told_at"]
+__all__ = [
+    "Candidates",
+    "OutcomePredictions",
+    "PredictedOutcomes",
+    "gains_ahead",
+    "hypervolume",
+    "largest_gains",
+    "recommended",
+    "region_of_best",
+    "searched",
+    "spread_out",
+    "told_at",
+]
 
 SURE = 0.9
 """Probability with which a point that was not measured must be better than the measured ones."""
@@ -59,6 +76,21 @@ whole space was 4, 9 and 3 times what was left: it has a heavy tail where the be
 
 APART = 0.05
 """Least distance of two recommendations in some input, in widths of the box."""
+
+LEVELS = 512
+"""Quasi-random samples from which the probability of feasibility is computed."""
+
+COMPLETE = 0.5
+"""Value of a surrogate of 1 for completed evaluations and 0 for failed ones that divides them."""
+
+FIRST = 2048
+"""Points over a box that a search for the best ones begins with."""
+
+RADII = (0.1, 0.03, 0.01, 0.003, 0.001)
+"""Standard deviations of the steps about the best points so far, in widths of the box."""
+
+STEPS, KEPT = 512, 64
+"""Number of such steps at each radius, and largest number of points that they start from."""
 
 
 @dataclass(frozen=True)
@@ -301,3 +333,172 @@ def largest_gains(
         return gains(X).topk(min(STARTS, len(X)), -1).indices.T.flatten()
 
     return gains(searched(best, feasible, observed)).amax(-1)
+
+
+# -- several outcomes ------------------------------------------------------------------------------
+
+
+class OutcomePredictions:
+    """Predictions of all outcomes.
+
+    Args:
+        models: A model for every outcome, objectives to be maximised.
+        outcomes: The outcomes.
+        kernels: What predictions of the only outcome average over.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[GaussianModel | CountGP],
+        outcomes: OutcomeSet,
+        kernels: KernelEnsemble | None = None,
+    ) -> None:
+        self.models, self.outcomes, self.kernels = models, outcomes, kernels
+
+    def at(self, X: Tensor, noise: bool = False) -> PredictedOutcomes:
+        """Those at ``n x d`` points, perhaps with the typical noise."""
+        return PredictedOutcomes(self.models, self.outcomes, X, self.kernels, noise)
+
+    @torch.no_grad()
+    def higher(self, X: Tensor, others: Tensor) -> Tensor:
+        """Probabilities that each of ``k`` objectives is higher at points, ``k x n x len(others)``.
+
+        Args:
+            X: ``n x d``.
+            others: The points that these are compared with.
+        """
+        objectives = self.models[: len(self.outcomes.goals)]
+        return torch.stack(
+            [probability_higher(cast(GaussianModel, one), X, others) for one in objectives]
+        )
+
+
+@dataclass(frozen=True)
+class PredictedOutcomes:
+    """Distributions of all outcomes at some points, computed when they are first needed.
+
+    Attributes:
+        models: A model for every outcome, objectives to be maximised, and perhaps one of whether
+            evaluations are completed.
+        outcomes: The outcomes.
+        X: The points, ``n x d``.
+        kernels: What predictions of the only outcome average over.
+        noise: Whether outcomes are those that would be measured.
+    """
+
+    models: Sequence[GaussianModel | CountGP]
+    outcomes: OutcomeSet
+    X: Tensor
+    kernels: KernelEnsemble | None = None
+    noise: bool = False
+    _found: dict[int, OutcomeDistribution] = field(default_factory=dict, repr=False)
+
+    def distribution(self, j: int) -> OutcomeDistribution:
+        """That of one outcome, to be maximised; of counts the response."""
+        if j not in self._found:
+            model = self.models[j]
+            self._found[j] = (
+                model.response(self.X, nugget=False)
+                if isinstance(model, CountGP)
+                else outcome_distribution(model, self.X, self.kernels, noise=self.noise)
+            )
+        return self._found[j]
+
+    def enough(self, least: float) -> Tensor:
+        """Rows that are feasible enough; the most probable one if none is.
+
+        Args:
+            least: The least probability of feasibility.
+        """
+        rows = (self.feasible >= least).nonzero()[:, 0]
+        return rows if len(rows) else self.feasible.argmax().unsqueeze(0)
+
+    def best(self, least: float) -> Tensor:
+        """Of `enough`, by expected outcomes: with one objective all rows, best first; with several
+        those that are not dominated.
+        """
+        rows = self.enough(least)
+        values = self.objectives[rows]
+        if values.shape[-1] == 1:
+            return rows[values[:, 0].argsort(descending=True, stable=True)]
+        return rows[is_non_dominated(values, deduplicate=True)]
+
+    @property
+    def objectives(self) -> Tensor:
+        """Means of the objectives, to be maximised, ``n x k``."""
+        return torch.stack([self.distribution(j).mean for j in range(len(self.outcomes.goals))], -1)
+
+    @cached_property
+    def feasible(self) -> Tensor:
+        """Probability that all constraints hold, and that the evaluation does not fail, ``n``.
+
+        Constraints hold jointly: their probability is from the same samples everywhere.
+        """
+        count = len(self.outcomes.columns)
+        completed = torch.ones(len(self.X), dtype=torch.float64)
+        if len(self.models) > count:
+            completed = self.distribution(count).probability_above(COMPLETE)
+        weights = self.outcomes.weights()
+        named = [j for j in range(count) if any(w[j] for w, _ in weights)]
+        if not named:
+            return completed
+        engine = torch.quasirandom.SobolEngine(len(named), scramble=True, seed=0)
+        levels = engine.draw(LEVELS, dtype=torch.float64).clamp(1e-6, 1.0 - 1e-6).T
+        drawn = [self.distribution(j).quantiles(p) for j, p in zip(named, levels, strict=True)]
+        samples = torch.stack(drawn, -1)  # LEVELS x n x named
+        holds = torch.ones(samples.shape[:-1], dtype=torch.bool)
+        for of, bound in weights:
+            holds &= samples @ samples.new_tensor([of[j] for j in named]) <= bound
+        return completed * holds.double().mean(0)
+
+
+@torch.no_grad()
+def searched(best: Callable[[Tensor], Tensor], where: FeasibleSet, observed: Tensor) -> Tensor:
+    """The best points, ``k x d``, the best one first.
+
+    Candidates are all places of a pool; in a box the observed points and a sequence over it, then
+    steps about the best of them. It leaves torch's generator alone.
+
+    Args:
+        best: Rows of the best of some points ``n x d``, the best one first.
+        where: Where to look.
+        observed: ``n x d`` points with outcomes.
+    """
+    if where.places is not None:
+        X = where.places[0].to(observed)
+        return X[best(X)]
+    domain = where.domain
+    with seeded(0, observed.device):
+        X = torch.cat([domain.snapped(observed.to(domain.bounds)), domain.sequence(0, 0, FIRST)])
+        X = X[domain.contains(X)]
+        found = X[best(X.to(observed)).to(X.device)]
+        for radius in RADII:
+            centres = found[:KEPT][torch.randint(min(len(found), KEPT), (STEPS,))]
+            moved = domain.perturbed(centres, torch.full_like(centres[:, :1], radius))
+            X = torch.cat([found, moved])
+            found = X[best(X.to(observed)).to(X.device)]
+    return found.to(observed)
+
+
+def spread_out(values: Tensor, count: int) -> Tensor:
+    """Rows of a front, ``n x k``, that together have a large hypervolume; the best one first."""
+    if len(values) <= 1:
+        return torch.arange(len(values))
+    span = (values.max(0).values - values.min(0).values).clamp_min(1e-300)
+    scaled = (values - values.min(0).values) / span
+    volume, chosen = Hypervolume(infer_reference_point(scaled)), list[int]()
+    for _ in range(min(count, len(values))):
+        others = [i for i in range(len(values)) if i not in chosen]
+        chosen.append(max(others, key=lambda i: volume.compute(scaled[[*chosen, i]])))
+    return torch.tensor(chosen)
+
+
+def hypervolume(values: Tensor, outcomes: OutcomeSet) -> tuple[float, Tensor]:
+    """Hypervolume of a front, ``n x k``, and its reference point: given, or inferred from it."""
+    if outcomes.reference_point is not None:
+        reference = values.new_tensor(outcomes.reference_point)
+    else:
+        size = values.abs().amax(0)
+        size = torch.where(size > 0.0, size, torch.ones_like(size))
+        reference = infer_reference_point(values / size) * size  # it takes no range below 1e-7
+    return Hypervolume(reference).compute(values), reference

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 import torch
-from botorch.utils.multi_objective.box_decompositions.non_dominated import (
-    FastNondominatedPartitioning,
-)
+from botorch.models.model import ModelList
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
@@ -20,28 +18,23 @@ from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.frames import trials_frame
 from bo_stream.campaign.learner import latent_surrogate
-from bo_stream.campaign.outcomes.front import (
-    OutcomePredictions,
-    PredictedOutcomes,
-    reference_of,
-    searched,
-    spread_out,
-)
-from bo_stream.campaign.outcomes.front import hypervolume as measured_volume
 from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import (
     APART,
     Candidates,
+    OutcomePredictions,
+    PredictedOutcomes,
     gains_ahead,
     largest_gains,
     recommended,
+    searched,
+    spread_out,
     told_at,
 )
+from bo_stream.campaign.recommendation import hypervolume as measured_volume
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError, StateError, UnsupportedError
-from bo_stream.scores import OutcomeDistribution, outcome_distribution
-from bo_stream.surrogates.counts import CountGP
 
 __all__ = [
     "best",
@@ -59,9 +52,6 @@ INTERVAL = (0.05, 0.95)
 
 SHOWN = 100
 """Largest number of settings of a model's front."""
-
-BOXES = 256
-"""Number of boxes of hypervolume that are integrated at once."""
 
 
 def trials(state: CampaignState) -> pd.DataFrame:
@@ -130,19 +120,18 @@ def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.Da
     _check_optimises(state.settings)
     if state.engine.only is None:
         return _recommended(state, n, feasible)
-    model, learner = _current_model(state), state.engine.only
-    latent, data = latent_surrogate(model), learner.data
-    kernels = learner.ensemble, learner.kernels()
+    predictions, learner, where = _predictions(state), state.engine.only, state.engine.feasible
+    latent, data = latent_surrogate(learner.model), learner.data
+    kernels = learner.ensemble, predictions.kernels
 
     def means(X: Tensor) -> Tensor:
-        return _distribution(state, model, X).mean
+        return predictions.at(X).distribution(0).mean
 
-    chosen = recommended(latent, state.engine.feasible, data, means, kernels, n)
-    frame, X = _settings_at(state, chosen)
-    here = _distribution(state, model, X)
-    found = gains_ahead(latent, state.engine.feasible, data, kernels[1], here.outcome, X)
-    shown = _summary(here, state.settings.sign, interval=True)
-    return frame.assign(**shown, gain=found.numpy())
+    frame, X = _settings_at(state, recommended(latent, where, data, means, kernels, n))
+    here = predictions.at(X)
+    outcome = here.distribution(0).outcome
+    found = gains_ahead(latent, where, data, predictions.kernels, outcome, X)
+    return frame.join(_shown(here, frame.index, interval=True)).assign(gain=found.numpy())
 
 
 def predict(
@@ -152,16 +141,12 @@ def predict(
     if isinstance(frame, Mapping):
         frame = pd.DataFrame([frame])
     X = _encoded(state, state.settings.space.values(frame))
-    model, counts = _current_model(state), state.settings.counts is not None
+    predictions, counts = _predictions(state), state.settings.counts is not None
     if noise and (counts or state.engine.only is None):
         raise UnsupportedError(
             "one outcome that is no count", "counts or several outcomes", "Leave `noise` out."
         )
-    if state.engine.only is None:
-        return _predictions_of(_predictions(state), X, frame.index)
-    found = _distribution(state, model, X, noise)
-    shown = _summary(found, state.settings.sign, interval=noise or counts)
-    return pd.DataFrame(shown, frame.index)
+    return _shown(predictions.at(X, noise), frame.index, interval=noise or counts)
 
 
 def winsorised(state: CampaignState) -> dict[str, tuple[float, int]]:
@@ -203,7 +188,10 @@ def _current_model(state: CampaignState) -> StreamingGP:
 
 
 def _predictions(state: CampaignState) -> OutcomePredictions:
-    return OutcomePredictions(cast(Any, _current_model(state)), state.engine.outcomes)
+    model, only = _current_model(state), state.engine.only
+    models = [model] if only else cast(ModelList, model).models
+    kernels = only.kernels() if only else None
+    return OutcomePredictions(cast(Any, models), state.engine.outcomes, kernels)
 
 
 @torch.no_grad()
@@ -220,13 +208,18 @@ def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFr
     )
     chosen = front if n is None else _preferred(predictions, known, data, least, n, apart)
     frame, X = _settings_at(state, X[chosen] if rows is None else rows[chosen])
-    frame = pd.concat([frame, _predictions_of(predictions, X, frame.index, interval=True)], axis=1)
-    if n is None:
+    here = predictions.at(X)
+    frame = frame.join(_shown(here, frame.index, interval=True))
+    if n is None or len(engine.outcomes.goals) > 1:
         return frame
-    several = len(engine.outcomes.goals) > 1
-    against = known.objectives[front] if several else predictions.at(X).objectives
-    found = largest_gains(_gains(predictions, against), engine.feasible, data.candidates())
-    return frame.assign(gain=found.expand(len(frame)).numpy())
+    held = here.objectives[:, 0]
+
+    def gains(X: Tensor) -> Tensor:
+        there = predictions.at(X)
+        return there.distribution(0).expected_improvement(held) * there.feasible
+
+    found = largest_gains(gains, engine.feasible, data.candidates())
+    return frame.assign(gain=found.numpy())
 
 
 def _settings_at(state: CampaignState, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
@@ -258,45 +251,23 @@ def _encoded(state: CampaignState, values: np.ndarray) -> Tensor:
     return state.settings.space.encode(values).to(state.engine.like)
 
 
-def _distribution(
-    state: CampaignState, model: StreamingGP, X: Tensor, noise: bool = False
-) -> OutcomeDistribution:
-    """The distribution of the only outcome, to be maximised; of counts the response."""
-    if isinstance(model, CountGP):
-        return model.response(X, nugget=False)
-    kernels = None if state.engine.only is None else state.engine.only.kernels()
-    return outcome_distribution(model, X, kernels, noise=noise)
-
-
-def _summary(found: OutcomeDistribution, sign: float, interval: bool) -> dict[str, np.ndarray]:
-    """Mean, standard deviation, and perhaps an interval of an outcome, in the user's units."""
-    columns = {"mean": (sign * found.mean).numpy(), "sd": found.sd.numpy()}
-    if interval:
-        ends = (sign * found.quantiles(INTERVAL)).sort(0).values
-        columns["lower"], columns["upper"] = ends.numpy()
-    return columns
-
-
-def _predictions_of(
-    predictions: OutcomePredictions,
-    X: Tensor,
-    index: Any,
-    interval: bool = False,
-) -> pd.DataFrame:
+def _shown(here: PredictedOutcomes, index: Any, interval: bool = False) -> pd.DataFrame:
     """Means, standard deviations and probability of feasibility at points, in the user's units.
 
     Args:
-        predictions: Predictions of all outcomes.
-        X: ``n x d``.
+        here: Predictions at the points.
         index: Index of the frame.
         interval: Whether to add intervals of the objectives.
     """
-    outcomes, here = predictions.outcomes, predictions.at(X)
-    columns: dict[str, np.ndarray] = {}
+    outcomes, columns = here.outcomes, dict[str, np.ndarray]()
     for j, one in enumerate(outcomes.measured):
+        found = here.distribution(j)
         start = "" if list(outcomes.goals) == [one.column] else f"{one.column}_"
-        shown = _summary(here.distribution(j), one.sign, interval and one.column in outcomes.goals)
-        columns |= {f"{start}{name}": values for name, values in shown.items()}
+        columns[f"{start}mean"] = (one.sign * found.mean).numpy()
+        columns[f"{start}sd"] = found.sd.numpy()
+        if interval and one.column in outcomes.goals:
+            ends = (one.sign * found.quantiles(INTERVAL)).sort(0).values
+            columns[f"{start}lower"], columns[f"{start}upper"] = ends.numpy()
     if outcomes.constraints or outcomes.completed:
         columns["feasible"] = here.feasible.numpy()
     return pd.DataFrame(columns, index)
@@ -355,43 +326,3 @@ def _ordered_front(known: PredictedOutcomes, least: float) -> Tensor:
     ordered = best[first.argsort(descending=True, stable=True)]
     spread = torch.linspace(0, len(ordered) - 1, min(SHOWN, len(ordered)))
     return ordered[spread.round().long()]
-
-
-def _gains(predictions: OutcomePredictions, against: Tensor) -> Callable[[Tensor], Tensor]:
-    """Expected gains at points ``n x d``, times the probability of feasibility.
-
-    The expected gain of hypervolume is a sum over boxes that fill what the front does not dominate:
-    objectives are independent, and each adds to a box the expected length of its side that is
-    gained.
-
-    Args:
-        predictions: Predictions of all outcomes.
-        against: ``k x m`` expected objectives, over which a gain is: of one objective each of them,
-            of several their front, in hypervolume from the reference point.
-
-    Returns:
-        A function of points to gains: ``k x n``, or ``1 x n`` of several objectives.
-    """
-    if against.shape[-1] == 1:
-
-        def improvements(X: Tensor) -> Tensor:
-            here = predictions.at(X)
-            return here.distribution(0).expected_improvement(against[:, 0]) * here.feasible
-
-        return improvements
-    reference = reference_of(against, predictions.outcomes)
-    cells = FastNondominatedPartitioning(reference, against).get_hypercell_bounds()
-
-    def volumes(X: Tensor) -> Tensor:
-        here = predictions.at(X)
-        total = torch.zeros_like(here.feasible)
-        for boxes in cells.split(BOXES, 1):
-            volume = torch.ones(())
-            for j, ends in enumerate(boxes.unbind(-1)):
-                levels, places = ends.unique(return_inverse=True)
-                above = here.distribution(j).expected_improvement(levels)[places]
-                volume = volume * (above[0] - above[1]).clamp_min(0.0)
-            total = total + volume.sum(0)
-        return (total * here.feasible).unsqueeze(0)
-
-    return volumes

@@ -18,7 +18,7 @@ from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import Decision
 from bo_stream.campaign.learner import Stage
-from bo_stream.campaign.names import first_clash, is_text
+from bo_stream.campaign.names import first_clash
 from bo_stream.campaign.options import (
     Finite,
     Options,
@@ -424,7 +424,9 @@ class Settings(Choices):
             for name in one.known_columns
             if name not in one.columns
         }
-        return first_clash(self.space.names, columns, noise, named.results)
+        results = [*named.results, *(["y"] if self.counts else [])]
+        results += [named.completed.column] if named.completed else []
+        return first_clash(self.space.names, columns, noise, results)
 
     def check_names(self) -> None:
         """Refuse names of inputs and outcomes that mean two columns of frames.
@@ -638,7 +640,7 @@ def stored_settings(store: Store, name: str) -> Settings | None:
     Raises:
         InputError: for a name that cannot be stored.
     """
-    if not isinstance(name, str) or not is_text(name):
+    if not isinstance(name, str) or any("\ud800" <= letter <= "\udfff" for letter in name):
         raise InputError("a name of whole characters", repr(name), "Choose another name.")
     plain = store.settings(name)
     return None if plain is None else Settings.from_dict(plain)
@@ -748,8 +750,8 @@ def changed(settings: Settings, trials: int, changes: Mapping[str, Any]) -> Sett
         )
     settings = settings.replaced(budget=new.budget or settings.budget)
     if new.failures not in (None, settings.failures):
-        settings = settings.replaced(failures=new.failures)
-        settings = settings.with_defaults()
+        settings = settings.replaced(failures=new.failures).with_defaults()
+        settings.check_names()
     if new.surrogate is not None:
         usual = settings.fit == settings.usual_fit
         why = (GIVEN, settings.why[1])

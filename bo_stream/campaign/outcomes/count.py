@@ -13,8 +13,9 @@ from torch import Tensor
 from bo_stream import likelihoods
 from bo_stream.base.options import from_plain
 from bo_stream.campaign.history import Entry
+from bo_stream.campaign.names import numbers, told_apart
 from bo_stream.campaign.outcomes.outcome import Outcome
-from bo_stream.campaign.space.columns import numbers, told_apart, truths
+from bo_stream.campaign.space.spaces import category
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Likelihood
 from bo_stream.surrogates.counts import CountGP
@@ -150,7 +151,8 @@ class Count(Outcome):
 
     def read(self, frame: pd.DataFrame, earlier: Entry | None) -> list[Entry | None]:
         """Counts and sizes."""
-        k = (truths if self.is_truth else numbers)(frame, self.column)
+        truth = category(self.column, (False, True))
+        k = truth.read(frame) if self.is_truth else numbers(frame, self.column)
         n = np.ones_like(k)
         counts, most = repr(self.column), "1"
         _refuse(frame, k, (k < 0.0) | (k != k.round()), f"whole counts in {counts}, 0 or more")

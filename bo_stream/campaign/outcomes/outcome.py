@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bo_stream.base.units import largest_outcome
 from bo_stream.campaign.history import Entry, Log, Trial, TrialHistory
-from bo_stream.campaign.space.columns import column, numbers
+from bo_stream.campaign.names import column, numbers
 from bo_stream.errors import NoiseError
 
 __all__ = [
@@ -116,11 +116,6 @@ class Outcome(ABC):
         if self.second is not None and not np.isnan(second).all():
             shown[self.second] = second
         return shown
-
-    def cells(self, entry: Entry) -> dict[str, float]:
-        """An entry as cells of a frame."""
-        named = zip((self.column, self.second), entry, strict=True)
-        return {name: value for name, value in named if name and value is not None}
 
     def text(self, entry: Entry) -> str:
         """An entry in words."""

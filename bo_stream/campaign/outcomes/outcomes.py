@@ -14,7 +14,7 @@ import pandas as pd
 
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.history import Entry, Trial
-from bo_stream.campaign.names import RESERVED, RESULTS, constraint_in_spelling
+from bo_stream.campaign.names import RESULTS, constraint_in_spelling
 from bo_stream.campaign.outcomes.count import Count
 from bo_stream.campaign.outcomes.goals import Failures, spelled
 from bo_stream.campaign.outcomes.outcome import Completed, Measured, Outcome
@@ -135,9 +135,6 @@ class OutcomeSet:
             dict.fromkeys([*goals, *(name for one in found for name in one.coefficients)])
         )
         completed = Completed() if failures == "infeasible" else None
-        if completed and completed.column in {*columns, *inputs}:
-            expected = f"other names than {completed.column!r} where failures are infeasible"
-            raise InputError(expected, "it", "Rename it, or leave failures='ignored'.")
         if (found or completed) and goal == "learn":
             raise UnsupportedError(
                 "the goal maximise or minimise, with constraints on outcomes or infeasible "
@@ -156,10 +153,6 @@ class OutcomeSet:
         )
         if count:
             goals, measured = {count.column: goal}, (count,)
-        taken = {*inputs, *RESERVED} if count else {*inputs, *RESERVED} - {"y"}
-        for name in (name for one in measured for name in one.columns):
-            if name in taken or not name.strip():
-                raise InputError("outcomes with names of their own", repr(name), "Rename it.")
         return cls(goals, measured, found, completed, read_reference(reference, goal))
 
     def warn_of_misspellings(self, inputs: Collection[str]) -> None:

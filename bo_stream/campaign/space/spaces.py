@@ -20,8 +20,17 @@ import torch
 from pandas.api.types import infer_dtype
 from torch import Tensor
 
-from bo_stream.campaign.names import check_names, folded, in_spelling, listed_names, spelled
-from bo_stream.campaign.space.columns import TRUTHS, column, numbers, told_apart
+from bo_stream.campaign.names import (
+    TRUTHS,
+    check_names,
+    column,
+    folded,
+    in_spelling,
+    listed_names,
+    numbers,
+    spelled,
+    told_apart,
+)
 from bo_stream.errors import BoundsError, InputError
 from bo_stream.mathematics.autograd import lasting_property
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from bo_stream.campaign import Box, Callback, Campaign
+from bo_stream import Box, Callback, Campaign
 from bo_stream.campaign.effort import Optimiser
 from bo_stream.campaign.history import Event
 from bo_stream.campaign.storage.store import MemoryStore

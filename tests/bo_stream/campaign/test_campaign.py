@@ -12,8 +12,7 @@ import pytest
 import torch
 from botorch.acquisition.analytic import UpperConfidenceBound
 
-from bo_stream import Box, Campaign, Pool, surrogate
-from bo_stream.campaign import Callback
+from bo_stream import Box, Callback, Campaign, Pool, surrogate
 from bo_stream.campaign.effort import Optimiser
 from bo_stream.errors import (
     BoundsError,

@@ -119,8 +119,8 @@ def test_other_columns_and_other_answers_are_refused() -> None:
         ({"noise": 0.1}, "no noise"),
         ({"surrogate": "warped"}, "takes known noise"),
         ({"outcome": {"positive": Binomial()}}, "columns of counts and of trials"),
-        ({"outcome": {"lon": Bernoulli()}}, "names of their own"),
-        ({"outcome": {"y": Bernoulli()}}, "names of their own"),
+        ({"outcome": {"lon": Bernoulli()}}, "an outcome and an input"),
+        ({"outcome": {"y": Bernoulli()}}, "an outcome and a column of results"),
         ({"outcome": {"value": StudentT()}}, "a likelihood of counts"),
         ({"outcome": {"column": "k", "likelihood": "binomal"}}, "one of bernoulli, binomial"),
         (
@@ -222,5 +222,5 @@ def test_yes_and_no_are_ones_and_zeros() -> None:
     batch = campaign.ask(6)
     campaign.tell(batch.assign(ill=[True, "yes", "TRUE", "no", 0, "False"]))
     assert campaign.trials()["ill"].tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
-    with pytest.raises(InputError, match="yes or no in column 'ill'; got 'maybe' in row 6"):
+    with pytest.raises(InputError, match="'ill', one of False, True; got 'maybe' in row 6"):
         campaign.tell(campaign.ask().assign(ill="maybe"))

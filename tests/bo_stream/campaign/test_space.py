@@ -141,7 +141,7 @@ def test_places_are_named_by_the_index_or_by_coordinates() -> None:
 )
 def test_boxes_that_cannot_be_are_refused(bounds: dict, options: dict) -> None:
     with pytest.raises(InputError):
-        Box(bounds, **options)
+        Campaign(Box(bounds, **options))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_boxes_that_cannot_be_are_refused(bounds: dict, options: dict) -> None:
 )
 def test_pools_that_cannot_be_are_refused(table: pd.DataFrame) -> None:
     with pytest.raises(InputError):
-        Pool(table)
+        Campaign(Pool(table))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_points_that_cannot_be_are_refused(column: list, error: type[Exception])
 
 
 def test_names_that_cannot_be_written_are_refused() -> None:
-    with pytest.raises(InputError, match="names of whole characters"):
-        Box({"a\ud800": (0.0, 1.0)})
+    with pytest.raises(InputError, match="characters that cannot be printed"):
+        Campaign(Box({"a\ud800": (0.0, 1.0)}))
     with pytest.raises(InputError, match="a name of whole characters"):
         Campaign(BOX, name="oven \udfff")

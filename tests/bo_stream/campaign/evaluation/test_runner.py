@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bo_stream.campaign import Box, Campaign, Pool
+from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.run import has_died, run_id
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError

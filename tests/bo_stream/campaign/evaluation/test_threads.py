@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from bo_stream.campaign import Callback
+from bo_stream import Callback
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import StateError
 from tests.bo_stream.campaign.runs import Calls, bowl, box, told_once
