@@ -38,6 +38,13 @@ Workers = Annotated[
     int | None,
     typer.Option(min=0, help="Processes, one torch thread each; 0: this one. 2, or 0 in smoke."),
 ]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(help="Only runs whose names match this pattern, as levy*_0; may repeat."),
+]
+Minutes = Annotated[
+    float | None, typer.Option(help="Begin no run later than this; the rest is for another time.")
+]
 Choice = Annotated[list[str] | None, typer.Option(help="Only these; may repeat.")]
 
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from fnmatch import fnmatch
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from experiments.common.baselines.registry import FAMILIES
 from experiments.common.command import TAKES, BadParameter, begin, refuse_unknown
 from experiments.common.loops import FitPolicy
 from experiments.common.progress import say
-from experiments.common.sweep import Redo, sweep, table
+from experiments.common.sweep import Redo, finished, sweep
 from problems.errors import BadData
 
 TABLE = ("name", "label", "target", "inputs", "leak")
@@ -43,29 +44,37 @@ def conduct(
     workers: int | None = None,
     retry: bool = False,
     fresh: bool = False,
+    only: Sequence[str] | None = None,
+    minutes: float | None = None,
 ) -> Path:
     """Sweep the runs of a configuration and report on them; returns the folder of the results.
 
     ``own`` is the study: ``plan(c, smoke)`` gives its runs, ``report(c, done, folder)`` gets those
-    that are done, each with its table. The rest are the options of `experiments.common.command`; a
-    smoke run ignores results from before, and has no processes of its own.
+    that are done, now or before, each with its table. The rest are the options of
+    `experiments.common.command`; a smoke run ignores results from before, and has no processes of
+    its own.
     """
     redo: Redo = "all" if fresh or smoke else "failed" if retry else "nothing"
     number = workers if workers is not None else 0 if smoke else 2
     try:
         runs = own.plan(c, smoke)
+        chosen = [run for run in runs if any(fnmatch(run.stem, one) for one in only or ["*"])]
+        if not chosen:
+            raise BadParameter(f"no run is named like {only}; there are {runs[0].stem} and others.")
         folder = begin(output, out, smoke, c.get(TAKES))
-        outcomes = sweep(runs, folder, workers=number, redo=redo, about={"study": c})
+        how: dict[str, Any] = {"workers": number, "redo": redo, "minutes": minutes}
+        outcomes = sweep(chosen, folder, about={"study": c}, **how)
     except (BoStreamError, BadData) as error:
         raise BadParameter(str(error)) from error
     failed = {outcome.stem: outcome for outcome in outcomes if outcome.reason}
-    done = [(run, table(folder, run.stem)) for run in runs if run.stem not in failed]
-    if done:
+    if done := finished(runs, folder):
         own.report(c, done, folder)
     for outcome in failed.values():
         say(f"{outcome.stem} failed: {outcome.reason}; see {folder / outcome.stem}.error.txt")
+    if left := len(chosen) - len(outcomes):
+        say(f"{left} of {len(chosen)} runs are left; the same command goes on with them.")
     if failed:
-        say(f"{len(failed)} of {len(runs)} runs failed; --retry runs them again.")
+        say(f"{len(failed)} of {len(chosen)} runs failed; --retry runs them again.")
         raise typer.Exit(1)
     return folder
 

@@ -9,6 +9,7 @@ now and then two of them then do the same run, and one of two equal results stay
 
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -69,6 +70,7 @@ def sweep(
     executor: Executor | None = None,
     redo: Redo = "nothing",
     about: Mapping[str, Any] | None = None,
+    minutes: float | None = None,
 ) -> list[RunEnd]:
     """Do all runs, and write ``sweep.csv`` with how each of them ended.
 
@@ -80,9 +82,11 @@ def sweep(
             ``client.get_executor()``.
         redo: Which runs that have ended before are done again.
         about: Added to ``sweep.json``, beside versions, processor and commit.
+        minutes: No run begins later than so many minutes after the sweep; those left are for
+            another time.
 
     Returns:
-        How each run ended, in their order.
+        How each run ended, in their order, without those that did not begin.
 
     Raises:
         InputError: for runs that share a stem.
@@ -106,7 +110,8 @@ def sweep(
         random.Random(os.getpid()).shuffle(left)
     try:
         with Progress(len(left), "runs") as progress:
-            for outcome in _outcomes(left, workers, executor):
+            until = math.inf if minutes is None else time.monotonic() + 60.0 * minutes
+            for outcome in _outcomes(left, workers, executor, until):
                 ended[outcome.stem] = outcome
                 failed = f" failed: {outcome.reason}" if outcome.reason else ""
                 progress(f"{outcome.stem}{failed}", urgent=bool(failed))
@@ -119,6 +124,13 @@ def sweep(
     return outcomes
 
 
+def finished(runs: Sequence[Run], folder: Path) -> list[tuple[Run, pd.DataFrame]]:
+    """Those of the runs that are done, now or before, each with its table."""
+    ends = [(run, _ended(folder, run.stem, _fingerprint(run))) for run in runs]
+    done = [run for run, end in ends if end is not None and end.reason is None]
+    return [(run, table(folder, run.stem)) for run in done]
+
+
 def table(folder: Path, stem: str) -> pd.DataFrame:
     """The table of a run."""
     return pd.read_csv(folder / f"{stem}.csv")
@@ -128,17 +140,21 @@ Work = tuple[Path, Run, str]
 """The folder of the results, a run, and the fingerprint of its configuration."""
 
 
-def _outcomes(work: Sequence[Work], workers: int, executor: Executor | None) -> Iterator[RunEnd]:
-    """How runs end, in the order in which they do.
+def _outcomes(
+    work: Sequence[Work], workers: int, executor: Executor | None, until: float
+) -> Iterator[RunEnd]:
+    """How runs end that begin before a time of the clock, in the order in which they end.
 
     Every process is an executor of its own: one that dies fails its own run and no other.
     """
     if executor is None and not workers:
-        yield from (_done(*each) for each in work)
+        yield from (_done(*each) for each in work if time.monotonic() < until)
         return
     left, idle, busy = deque(work), list[Any](), dict[Future[RunEnd], tuple[Any, Work]]()
     try:
         while left or busy:
+            if time.monotonic() >= until:
+                left.clear()
             while left and (executor or len(busy) < workers):
                 pool = executor or (idle or [ProcessPoolExecutor(1, initializer=_begin)]).pop()
                 each = left.popleft()

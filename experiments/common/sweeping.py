@@ -5,7 +5,18 @@ from pathlib import Path
 
 from typer import Typer
 
-from experiments.common.command import Config, Fresh, Out, Retry, Smoke, Workers, command, read
+from experiments.common.command import (
+    Config,
+    Fresh,
+    Minutes,
+    Only,
+    Out,
+    Retry,
+    Smoke,
+    Workers,
+    command,
+    read,
+)
 
 
 def sweeping(module: str, default: Path, help: str | None) -> Typer:
@@ -23,11 +34,13 @@ def sweeping(module: str, default: Path, help: str | None) -> Typer:
         workers: Workers = None,
         retry: Retry = False,
         fresh: Fresh = False,
+        only: Only = None,
+        minutes: Minutes = None,
     ) -> None:
         from experiments.common.study import conduct
 
         own = import_module(module)
         c = read(config, default, getattr(own, "OPTIONAL", ()))
-        conduct(own, c, c["output"], out, smoke, workers, retry, fresh)
+        conduct(own, c, c["output"], out, smoke, workers, retry, fresh, only, minutes)
 
     return command(main, help)

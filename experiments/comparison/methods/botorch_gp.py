@@ -1,16 +1,20 @@
 """BoTorch's own loop: `SingleTaskGP` and the acquisition function its documentation recommends."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from botorch.acquisition.analytic import LogExpectedImprovement, PosteriorMean
-from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.acquisition.monte_carlo import qUpperConfidenceBound
 from botorch.fit import fit_gpytorch_mll
+from botorch.generation.sampling import MaxPosteriorSampling
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim.optimize import optimize_acqf
+from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
@@ -18,11 +22,17 @@ from experiments.comparison.budgeted_task import BudgetedTask
 
 SEARCH: dict[str, Any] = {"num_restarts": 10, "raw_samples": 512}
 """As in BoTorch's tutorials."""
+CANDIDATES = 1000
+"""Of Thompson sampling."""
 
 
-def solve(evaluate: BudgetedTask) -> None:
+def solve(evaluate: BudgetedTask, acquisition: Mapping[str, Any] | None = None) -> None:
     """`LogExpectedImprovement` for exact outcomes one at a time, else
     `qLogNoisyExpectedImprovement`; under noise, the maximiser of the posterior mean is recommended.
+
+    ``acquisition`` is the name of another one with its options: ``qucb``; ``qlogei``, over the best
+    posterior mean at an observed point; ``thompson``, the best of 1,000 Sobol points for joint
+    samples.
     """
     warnings.simplefilter("ignore")
     torch.manual_seed(evaluate.seed)
@@ -33,14 +43,42 @@ def solve(evaluate: BudgetedTask) -> None:
         model = fitted(X, Y, bounds)
         if not task.deterministic:
             evaluate.recommender = lambda model=model, X=X: best_mean(model, X, bounds)
-        acqf: Any
-        if task.deterministic and evaluate.batch == 1:
-            acqf = LogExpectedImprovement(model, best_f=Y.max())
-        else:
-            acqf = qLogNoisyExpectedImprovement(model, X, prune_baseline=True)
-        new, _ = optimize_acqf(acqf, bounds, q=evaluate.batch, **SEARCH)
+        how = {"name": "qlognei"} if acquisition is None else acquisition
+        if acquisition is None and task.deterministic and evaluate.batch == 1:
+            how = {"name": "logei"}
+        new = chosen(how, model, X, Y, bounds, evaluate.batch)
         X = torch.cat([X, new])
         Y = torch.cat([Y, torch.from_numpy(-task.costs(evaluate(new.numpy())))])
+
+
+def chosen(
+    acquisition: Mapping[str, Any],
+    model: SingleTaskGP,
+    X: Tensor,
+    Y: Tensor,
+    bounds: Tensor,
+    q: int,
+) -> Tensor:
+    """The next points, ``q x d``, by BoTorch's acquisition functions and its search."""
+    options = dict(acquisition)
+    name = options.pop("name")
+    acqf: Any
+    if name == "thompson":
+        candidates = draw_sobol_samples(bounds, n=CANDIDATES, q=1).squeeze(1)
+        drawn = MaxPosteriorSampling(model, replacement=False, **options)
+        with torch.no_grad():
+            return drawn(candidates, num_samples=q)
+    if name == "qucb":
+        acqf = qUpperConfidenceBound(model, **options)
+    elif name == "qlogei":
+        with torch.no_grad():
+            best = model.posterior(X).mean.max()
+        acqf = qLogExpectedImprovement(model, best_f=best, **options)
+    elif name == "logei":
+        acqf = LogExpectedImprovement(model, best_f=Y.max())
+    else:
+        acqf = qLogNoisyExpectedImprovement(model, X, prune_baseline=True, **options)
+    return optimize_acqf(acqf, bounds, q=q, **SEARCH)[0]
 
 
 def fitted(X: Tensor, Y: Tensor, bounds: Tensor) -> SingleTaskGP:

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from bo_stream.errors import InputError, StateError
-from experiments.common.sweep import RunEnd, sweep, table
+from experiments.common.sweep import RunEnd, finished, sweep, table
 from tests.experiments.common.toys import Toy, toys
 
 FORK = get_context("fork")
@@ -51,6 +51,17 @@ def test_a_sweep_writes_tables_outcomes_and_how_it_came_about(
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".csv", ".json"}
     swept(runs, tmp_path / "out")
     assert "4 of 4 runs had ended before" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_does_not_begin_in_time_is_left_for_another_time(tmp_path: Path, workers: int) -> None:
+    runs = toys(tmp_path / "calls", 3)
+    assert swept(runs[:1], tmp_path / "out", workers=workers)
+    assert [end.stem for end in swept(runs, tmp_path / "out", minutes=0.0)] == ["toy_0"]
+    ((run, rows),) = finished(runs, tmp_path / "out")
+    assert run == runs[0] and rows["step"].tolist() == [1, 2, 3]
+    assert len(swept(runs, tmp_path / "out", minutes=1.0, workers=workers)) == 3
+    assert len(finished(runs, tmp_path / "out")) == 3
 
 
 def test_killed_at_random_it_ends_like_an_undisturbed_one(tmp_path: Path) -> None:

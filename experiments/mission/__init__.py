@@ -1,0 +1,1 @@
+"""What the project exists for: surrogates times acquisition functions, and maps of malaria."""
