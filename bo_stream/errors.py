@@ -1,4 +1,4 @@
-"""The errors of bo_stream; each is also a built-in or BoTorch error.
+"""The errors of bo_stream; each is also a built-in error.
 
 Every message states what was expected, what was received, and a remedy. All are raised before any
 state changes.
@@ -7,10 +7,9 @@ state changes.
 from __future__ import annotations
 
 from importlib.util import find_spec
+from numbers import Integral
 from pathlib import Path
 from typing import Any
-
-from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 
 __all__ = [
     "BoStreamError",
@@ -51,11 +50,11 @@ def _again(kind: type[BoStreamError], *args: Any) -> BoStreamError:
     return kind.__new__(kind, *args)
 
 
-class InputError(BoStreamError, InputDataError, ValueError):
+class InputError(BoStreamError, ValueError):
     """Data or options that no surrogate can use: NaN, infinities, contradictory arguments."""
 
 
-class ShapeError(InputError, BotorchTensorDimensionError):
+class ShapeError(InputError):
     """A tensor of the wrong shape."""
 
 
@@ -134,3 +133,14 @@ def check_not_shadowed(package: str) -> None:
         f"{place}, which Python finds first under that name",
         "Rename that file or folder.",
     )
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """Check an integer option.
+
+    Raises:
+        InputError: unless ``value`` is an integer of at least ``least``.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InputError(f"{name}, an integer of at least {least}", repr(value), "Correct it.")
+    return int(value)

@@ -10,8 +10,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.base.options import whole_number
-from bo_stream.errors import InputError, ShapeError
+from bo_stream.errors import InputError, ShapeError, whole_number
 from bo_stream.mathematics.computation_aware import (
     ActionMatrix,
     BlockMatrix,

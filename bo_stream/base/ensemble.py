@@ -25,10 +25,9 @@ from bo_stream.base.fitting import (
     objective_of,
     profiled_mean,
 )
-from bo_stream.base.options import whole_number
 from bo_stream.base.stream import Derived, exclusive
 from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.errors import StateError, UnsupportedError, whole_number
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.process import PosteriorProcess
 

@@ -39,7 +39,6 @@ __all__ = [
     "own_options",
     "publish_signature",
     "to_plain",
-    "whole_number",
     "with_defaults",
     "with_floor",
 ]
@@ -168,17 +167,6 @@ def default_kernel(
         ard_num_dims=dim, batch_shape=batch_shape, active_dims=active_dims
     )
     return ScaleKernel(base, batch_shape=batch_shape)
-
-
-def whole_number(name: str, value: Any, least: int) -> int:
-    """Check an integer option.
-
-    Raises:
-        InputError: unless ``value`` is an integer of at least ``least``.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name}, an integer of at least {least}", repr(value), "Correct it.")
-    return int(value)
 
 
 def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:

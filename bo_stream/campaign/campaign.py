@@ -10,22 +10,17 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
+from functools import cached_property, partial
 from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pandas as pd
-from botorch.models.model import Model
 
-from bo_stream.base.options import whole_number
-from bo_stream.base.streaming_gp import StreamingGP
-from bo_stream.campaign import figures, results
+from bo_stream.campaign import figures, found
 from bo_stream.campaign import history as events
-from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.constraints import InputConstraint
 from bo_stream.campaign.effort import FitPolicy, Optimiser
-from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.frames import (
     far_outcomes,
     find_trials,
@@ -46,19 +41,21 @@ from bo_stream.campaign.settings import (
     Settings,
     changed,
     check_continued,
-    stages_of,
     stored_settings,
     widened,
 )
 from bo_stream.campaign.space import Box, Space
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
-from bo_stream.errors import BoStreamError, BudgetError, InputError, StateError
+from bo_stream.errors import BoStreamError, BudgetError, InputError, StateError, whole_number
 
 if TYPE_CHECKING:
+    from botorch.models.model import Model
     from matplotlib.figure import Figure
 
     from acquisitions.maximised import AcquisitionBuilder
+    from bo_stream.base.streaming_gp import StreamingGP
+    from bo_stream.campaign.campaign_state import CampaignState
 
 __all__ = ["Callback", "Campaign"]
 
@@ -205,6 +202,11 @@ class Campaign:
         settings = Settings.of(space, choices)
         opened, name = open_store(store), name or "campaign"
         stored = stored_settings(opened, name)
+        named = settings.surrogate, settings.acquisition
+        if stored is None or named != (stored.surrogate, stored.acquisition):
+            from bo_stream.campaign.stages import check_choices  # not at the top: it imports torch
+
+            check_choices(settings, choices)
         if stored is None:
             settings.check_names()
             try:
@@ -290,21 +292,35 @@ class Campaign:
                 stacklevel=3,
             )
         begun.feasible(constraints)  # or refuse
-        stages = partial(stages_of, begun, surrogate, acquisition, constraints)
         self.ledger, self._callbacks = ledger, tuple(callbacks)
+        self._begun = begun, surrogate, acquisition, constraints
+        kept = begun.surrogate, begun.acquisition, *begun.constraints
+        if None in kept or surrogate is not None or acquisition is not None:
+            self._synced()  # or refuse what no store can hold
+
+    @cached_property
+    def state(self) -> CampaignState:
+        """The surrogates and what chooses trials, which are built when they are first needed."""
+        from bo_stream.campaign.campaign_state import CampaignState  # not at the top: torch
+        from bo_stream.campaign.engine import Engine
+        from bo_stream.campaign.stages import stages_of
+
+        ledger, constraints, surrogate = self.ledger, self._begun[-1], self.settings.surrogate
+        stages = partial(stages_of, *self._begun)
         try:
-            engine = Engine(begun, stages, constraints, renews=ledger.store.durable)
+            engine = Engine(self.settings, stages, constraints, renews=ledger.store.durable)
         except BoStreamError as error:
-            if surrogate is not None or begun.surrogate is None:
+            if self._begun[1] is not None or surrogate is None:
                 raise
             raise StateError(
                 "a stored surrogate that this release can build",
-                f"{begun.surrogate} ({error})",
+                f"{surrogate} ({error})",
                 "Continue with another one: "
                 f"Campaign.resume(url, {ledger.name!r}, surrogate='wiski').",
             ) from error
-        self.state = CampaignState(ledger, engine)
-        self.state.sync()
+        state = CampaignState(ledger, engine)
+        state.sync()
+        return state
 
     @property
     def settings(self) -> Settings:
@@ -346,7 +362,7 @@ class Campaign:
     @property
     def decision(self) -> Decision:
         """The acquisition function of the latest trials, and why it was chosen."""
-        return self.ledger.refresh().decision or self.state.engine.current.usual_decision
+        return self.ledger.refresh().decision or self.ledger.current.usual_decision
 
     # -- ask and tell ----------------------------------------------------------------------------
 
@@ -608,7 +624,7 @@ class Campaign:
 
         Counts are shown in their columns; their outcome ``y`` is the observed prevalence or rate.
         """
-        return results.trials(self._synced())
+        return found.trials(self._refreshed())
 
     def running(self) -> pd.DataFrame:
         """Running trials as `ask` returned them: those whose outcome is still to be told."""
@@ -623,7 +639,7 @@ class Campaign:
             StateError: before the first outcome, or the first that satisfies the constraints.
             UnsupportedError: if the goal is ``learn``, or for several objectives.
         """
-        return results.best(self._synced())
+        return found.best(self._refreshed())
 
     def front(self, of: Literal["trials", "model"] = "trials", feasible: float = 0.95) -> Any:
         """What is not dominated: no other is better in one objective and as good in all.
@@ -642,6 +658,10 @@ class Campaign:
             StateError: for ``model``, before there are enough outcomes for a surrogate.
             UnsupportedError: with one objective.
         """
+        if of == "trials":
+            return found.front(self._refreshed())
+        from bo_stream.campaign import results  # not at the top: it imports torch
+
         return results.front(self._synced(), of, feasible)
 
     def hypervolume(self) -> tuple[float, dict[str, float]] | None:
@@ -654,7 +674,7 @@ class Campaign:
         Raises:
             UnsupportedError: with one objective.
         """
-        return results.hypervolume(self._synced())
+        return found.hypervolume(self._refreshed())
 
     def recommend(self, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
         """The settings to use by what is known now, in order of preference.
@@ -690,6 +710,8 @@ class Campaign:
             StateError: before there are enough outcomes for a surrogate.
             UnsupportedError: if the goal is ``learn``.
         """
+        from bo_stream.campaign import results  # not at the top: it imports torch
+
         return results.recommend(self._synced(), n, feasible)
 
     def predict(
@@ -713,6 +735,8 @@ class Campaign:
             InputError, BoundsError: for invalid inputs.
             UnsupportedError: for noise of counts or of several outcomes.
         """
+        from bo_stream.campaign import results  # not at the top: it imports torch
+
         return results.predict(self._synced(), frame, noise=noise)
 
     def plot(self, title: str | None = None, optimum: float | None = None) -> Figure:
@@ -730,10 +754,15 @@ class Campaign:
             ImportError: without matplotlib.
         """
         if len(self.settings.outcomes.goals) > 1:
-            return figures.front(self._synced())
-        return figures.outcomes(self._synced(), title, optimum)
+            return figures.front(self._refreshed())
+        return figures.outcomes(self._refreshed(), title, optimum)
 
     # -- pieces ----------------------------------------------------------------------------------
+
+    def _refreshed(self) -> Ledger:
+        """The trials, with what is new in the store."""
+        self.ledger.refresh()
+        return self.ledger
 
     def _synced(self) -> CampaignState:
         """The current state, with what is new in the store."""
@@ -771,23 +800,25 @@ class Campaign:
         Callbacks are called with the trials that it tells, amends, fails or withdraws.
         """
         event = self.ledger.record(event_after)
-        self.state.follow()
+        if "state" in vars(self):
+            self.state.follow()
         ids = events.changed_ids(event)
         if self._callbacks and ids:
             trials = [self.ledger.history.trials[id] for id in ids]
-            frame = trials_frame(trials, self.space, self.state.engine.outcomes)
+            frame = trials_frame(trials, self.space, self.settings.outcomes)
             for callback in self._callbacks:
                 callback.after_tell(self, frame.copy())
         return event
 
     def _change(self, settings_after: Callable[[TrialHistory], Settings]) -> None:
         """Store changed settings, if they can be used."""
+        from bo_stream.campaign.stages import check_surrogate, stages_of  # they import torch
 
         def event(history: TrialHistory) -> Event | None:
             settings = settings_after(history)
-            self.state.engine.stages_of(settings)  # or refuse
+            stages_of(*self._begun, settings)  # or refuse
             if settings.surrogate is not None:
-                settings.check_surrogate()
+                check_surrogate(settings)
             return events.changed_event(self.settings.to_dict(), settings.to_dict())
 
         self._record(event)

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
-from bo_stream.campaign.space.spaces import Category, Pool, SpaceOfInputs
+from bo_stream.campaign.space.spaces import Category, Pool, SpaceOfInputs, lasting_property
 from bo_stream.errors import InputError
-from bo_stream.mathematics.autograd import lasting_property
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from acquisitions.domain import Domain
 
 __all__ = ["FeasibleSet", "InputConstraint", "LinearConstraint", "parse_constraint"]
@@ -230,12 +229,16 @@ class FeasibleSet:
         """Feasible places of a pool, ``P x d``, and their rows, ``P``; None in a box."""
         if not isinstance(self.space, Pool):
             return None
+        import torch
+
         rows = torch.from_numpy(self.holds(self.space.place_values)).nonzero()[:, 0]
         return self.space.points[rows], rows
 
     @lasting_property
     def domain(self) -> Domain:
         """The set in the surrogate's coordinates, for searches."""
+        import torch
+
         from acquisitions.domain import Domain  # not at the top: it imports bo_stream
 
         space = self.space

@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from pydantic import ConfigDict
 
 from bo_stream.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["STRIDE", "FitPolicy", "Optimiser", "Row", "least_growth", "proposing", "seeded"]
 
@@ -158,6 +160,8 @@ class Row(dict[str, Any]):
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's global generators inside the block and restore them after it."""
+    import torch  # not at the top: most commands of a campaign need no tensors
+
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng([device] if on_gpu else []):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed visits every backend

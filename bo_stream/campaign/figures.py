@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign import results
-from bo_stream.campaign.campaign_state import CampaignState
+from bo_stream.campaign import found
+from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.outcome import noise_column
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box, Pool, Space
@@ -18,6 +18,8 @@ from bo_stream.errors import InputError, StateError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from bo_stream.campaign.campaign_state import CampaignState
 
 
 __all__ = [
@@ -72,25 +74,23 @@ def in_unit(settings: Settings, frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{name: counts.factor * frame[name] for name in shown})
 
 
-def reference_trial(state: CampaignState) -> tuple[pd.Series[Any], str]:
+def reference_trial(ledger: Ledger) -> tuple[pd.Series[Any], str]:
     """The trial that slices go through, in the unit of the label, and its description: the best
     outcome so far, or the last one if there is no best.
     """
-    told = _told(state)
-    if is_single(state.settings) and state.settings.outcomes.feasible(results.told(state)).any():
-        id, which = int(str(results.best(state).name)), "the best outcome so far"
+    told, settings = _told(ledger), ledger.settings
+    if is_single(settings) and settings.outcomes.feasible(found.told(ledger)).any():
+        id, which = int(str(found.best(ledger).name)), "the best outcome so far"
     else:
         id, which = int(told.index[-1]), "the last outcome"
     return cast("pd.Series[Any]", told.loc[id]), f"{which} (trial {id})"
 
 
-def outcomes(
-    state: CampaignState, title: str | None = None, optimum: float | None = None
-) -> Figure:
+def outcomes(ledger: Ledger, title: str | None = None, optimum: float | None = None) -> Figure:
     """The outcome of every trial, and the best so far.
 
     Args:
-        state: That of a campaign with one outcome.
+        ledger: That of a campaign with one outcome.
         title: Label of the outcome; by default its column, or what counts tell.
         optimum: The best possible outcome, if known.
 
@@ -99,15 +99,15 @@ def outcomes(
     """
     from matplotlib.ticker import MaxNLocator
 
-    told, trials = _told(state), results.trials(state)
-    settings, counts = state.settings, state.settings.counts
+    told, trials = _told(ledger), found.trials(ledger)
+    settings, counts = ledger.settings, ledger.settings.counts
     figure, (ax,) = _panels(1)
     bars = told["yvar"] ** 0.5 if "yvar" in told else None
     look: dict[str, Any] = {"markersize": 4, "color": "tab:blue", "label": "outcome"}
     ax.errorbar(told.index, told["y"], bars, fmt="o", **look)
-    if state.settings.goal != "learn":
-        kept = told["y"].where(state.settings.outcomes.feasible(results.told(state)))
-        best = kept.cummin() if state.settings.goal == "minimise" else kept.cummax()
+    if settings.goal != "learn":
+        kept = told["y"].where(settings.outcomes.feasible(found.told(ledger)))
+        best = kept.cummin() if settings.goal == "minimise" else kept.cummax()
         ax.step(told.index, best, where="post", color="tab:red", label="best so far")
     if optimum is not None:
         factor = 1.0 if counts is None else counts.factor
@@ -124,15 +124,15 @@ def outcomes(
     return figure
 
 
-def front(state: CampaignState) -> Figure:
+def front(ledger: Ledger) -> Figure:
     """The first of several objectives against each of the others.
 
     Raises:
         StateError: before the first outcomes.
     """
-    told, best = _told(state), results.front(state)
-    feasible = state.settings.outcomes.feasible(told)
-    first, *others = state.settings.outcomes.goals
+    told, best = _told(ledger), found.front(ledger)
+    feasible = ledger.settings.outcomes.feasible(told)
+    first, *others = ledger.settings.outcomes.goals
     figure, panels = _panels(len(others))
     for ax, other in zip(panels, others, strict=True):
         good, bad = told[feasible], told[~feasible]
@@ -153,16 +153,16 @@ def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Fi
         title: Label of the outcome.
         most: Maximum number of outcomes beside a slice, the last ones.
     """
-    centre, _ = reference_trial(state)
-    space, latest = state.settings.space, _told(state).tail(most)
+    centre, _ = reference_trial(state.ledger)
+    space, latest = state.settings.space, _told(state.ledger).tail(most)
     names = list(space.names)
     figure, panels = _panels(len(names))
     for ax, name in zip(panels, names, strict=True):
         x = _along(space, name, FINE)
         frame = pd.DataFrame({n: [centre[n]] * len(x) for n in names} | {name: x})
-        found = in_unit(state.settings, results.predict(state, frame))
-        mean, sd = found["mean"], found["sd"]
-        low, high = found.get("lower", mean - 2.0 * sd), found.get("upper", mean + 2.0 * sd)
+        predicted = _predicted(state, frame)
+        mean, sd = predicted["mean"], predicted["sd"]
+        low, high = predicted.get("lower", mean - 2 * sd), predicted.get("upper", mean + 2 * sd)
         if _kind(space, name).choices is None:
             ax.plot(x, mean, color="tab:blue")
             ax.fill_between(x, low, high, color="tab:blue", alpha=0.2, linewidth=0)
@@ -205,11 +205,11 @@ def maps(
     places = _places(space)
     every = 1 if most is None else -(-len(places) // most)
     places = places.iloc[::every]
-    found = in_unit(state.settings, results.predict(state, places))
+    predicted = _predicted(state, places)
     x, y = space.names
     of = "" if state.settings.counts is None else ", smooth surface"
     figure, panels = _panels(2)
-    trials = results.trials(state)
+    trials = found.trials(state.ledger)
     marks: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
         "measured": (trials[trials["status"] == "told"], {"color": "black", "edgecolors": "white"}),
         "running": (
@@ -218,7 +218,7 @@ def maps(
         ),
     }
     if is_single(state.settings):
-        best = reference_trial(state)[0].to_frame().T
+        best = reference_trial(state.ledger)[0].to_frame().T
         marks["best"] = (best, {"marker": "*", "s": 140, "color": "white", "edgecolors": "black"})
     if following is not None:
         marks["next"] = (following, {"marker": "D", "color": "tab:red", "edgecolors": "white"})
@@ -229,7 +229,7 @@ def maps(
         ("viridis", "cividis"),
         strict=True,
     ):
-        drawn = _values(ax, places.to_numpy(), found[column].to_numpy(), colours)
+        drawn = _values(ax, places.to_numpy(), predicted[column].to_numpy(), colours)
         figure.colorbar(drawn, ax=ax, shrink=0.85, label=title)
         for word, (part, look) in marks.items():
             if len(part):
@@ -244,16 +244,23 @@ def maps(
     return figure
 
 
-def _told(state: CampaignState) -> pd.DataFrame:
+def _predicted(state: CampaignState, frame: pd.DataFrame) -> pd.DataFrame:
+    """Predictions in the unit of the label."""
+    from bo_stream.campaign.results import predict  # not at the top: it imports torch
+
+    return in_unit(state.settings, predict(state, frame))
+
+
+def _told(ledger: Ledger) -> pd.DataFrame:
     """Trials with outcomes, in the unit of the label.
 
     Raises:
         StateError: if there is none.
     """
-    trials = in_unit(state.settings, results.trials(state))
+    trials = in_unit(ledger.settings, found.trials(ledger))
     told = trials[trials["status"] == "told"]
     if not len(told):
-        raise StateError("a campaign with outcomes", f"none in {state.ledger.name!r}", "Tell some.")
+        raise StateError("a campaign with outcomes", f"none in {ledger.name!r}", "Tell some.")
     return told
 
 

@@ -40,6 +40,12 @@ class Ledger:
         new = self.store.events_since(self.name, self.history.num_events)
         return self._move_to(self.history.extended(new))
 
+    @property
+    def current(self) -> Settings:
+        """The settings for the outcomes so far: without a budget it begins as a small campaign."""
+        known, later = min(log.size for log in self.history.logs.values()), self.settings.after
+        return self.settings if later is None or known < later.start else later
+
     def record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event:
         """Store the event that follows from all trials in the store; an empty one is not stored."""
         with self.row.timed("store_seconds"), self.store.transaction(self.name) as transaction:

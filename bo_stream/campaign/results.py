@@ -1,22 +1,20 @@
-"""What a campaign has found: the best trial, recommendations, predictions."""
+"""What a surrogate tells: recommendations, predictions, the front."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from botorch.models.model import ModelList
-from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
-from bo_stream.base.options import whole_number
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.constraints import FeasibleSet
-from bo_stream.campaign.frames import trials_frame
+from bo_stream.campaign.found import check_optimises
 from bo_stream.campaign.learner import latent_surrogate
 from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import (
@@ -31,21 +29,10 @@ from bo_stream.campaign.recommendation import (
     spread_out,
     told_at,
 )
-from bo_stream.campaign.recommendation import hypervolume as measured_volume
-from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Pool
-from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.errors import InputError, StateError, UnsupportedError, whole_number
 
-__all__ = [
-    "best",
-    "front",
-    "hypervolume",
-    "predict",
-    "recommend",
-    "told",
-    "trials",
-    "winsorised",
-]
+__all__ = ["front", "predict", "recommend", "winsorised"]
 
 INTERVAL = (0.05, 0.95)
 """Levels of the interval of a recommendation."""
@@ -54,70 +41,19 @@ SHOWN = 100
 """Largest number of settings of a model's front."""
 
 
-def trials(state: CampaignState) -> pd.DataFrame:
-    """Every trial; see `bo_stream.Campaign.trials`."""
-    return trials_frame(list(state.history.trials), state.settings.space, state.engine.outcomes)
-
-
-def told(state: CampaignState) -> pd.DataFrame:
-    """Trials with all of their outcomes, as `trials` lists them."""
-    found = trials(state).query("status == 'told'")
-    return found.drop(columns=["status", "ask", "reason"])
-
-
-def best(state: CampaignState) -> pd.Series[Any]:
-    """The best outcome so far; see `bo_stream.Campaign.best`."""
-    settings, outcomes = state.settings, state.engine.outcomes
-    _check_optimises(settings)
-    if len(outcomes.goals) > 1:
-        raise UnsupportedError("one objective", ", ".join(outcomes.goals), "Use front().")
-    known = told(state)
-    if not len(known):
-        raise StateError("at least one outcome", "none", "Tell some first.")
-    frame = known[outcomes.feasible(known)]
-    if not settings.space.is_continuous:
-        frame = frame.astype(object)  # so that integers stay integers
-    if not len(frame):
-        raise StateError(
-            "an outcome that satisfies the constraints",
-            f"{len(known)} that do not",
-            "Tell more first. See recommend() for the most probable setting.",
-        )
-    values = frame[settings.column].to_numpy(np.float64)
-    return frame.iloc[int((settings.sign * values).argmax())]
-
-
-def front(
-    state: CampaignState, of: Literal["trials", "model"] = "trials", feasible: float = 0.95
-) -> pd.DataFrame:
-    """What is not dominated; see `bo_stream.Campaign.front`."""
+def front(state: CampaignState, of: str, feasible: float = 0.95) -> pd.DataFrame:
+    """The model's front; see `bo_stream.Campaign.front`."""
     if len(state.engine.outcomes.goals) < 2:
         raise UnsupportedError("several objectives", "one", "Use best() or recommend().")
-    if of not in ("trials", "model"):
+    if of != "model":
         raise InputError("'trials' or 'model'", repr(of), "Choose one.")
-    if of == "model":
-        return _recommended(state, None, feasible)
-    found, outcomes = told(state), state.engine.outcomes
-    found = found[outcomes.feasible(found)]
-    if len(found):
-        found = found[is_non_dominated(torch.from_numpy(outcomes.signed(found))).numpy()]
-    return found.sort_values(list(outcomes.goals), kind="stable")
-
-
-def hypervolume(state: CampaignState) -> tuple[float, dict[str, float]] | None:
-    """Hypervolume of `front`; see `bo_stream.Campaign.hypervolume`."""
-    found, outcomes = front(state), state.engine.outcomes
-    if not len(found):
-        return None
-    volume, reference = measured_volume(torch.from_numpy(outcomes.signed(found)), outcomes)
-    bounds = zip(outcomes.measured, reference.tolist(), strict=False)
-    return volume, {one.column: one.sign * bound for one, bound in bounds}
+    return _recommended(state, None, feasible)
 
 
 def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
     """The settings to use by what is known now; see `bo_stream.Campaign.recommend`."""
     n = whole_number("n", n, 1)
-    _check_optimises(state.settings)
+    check_optimises(state.settings)
     if state.engine.only is None:
         return _recommended(state, n, feasible)
     predictions, learner, where = _predictions(state), state.engine.only, state.engine.feasible
@@ -166,12 +102,6 @@ def winsorised(state: CampaignState) -> dict[str, tuple[float, int]]:
 
 
 # -- pieces --------------------------------------------------------------------------------------
-
-
-def _check_optimises(settings: Settings) -> None:
-    if settings.goal == "learn":
-        wanted = "the goal maximise or minimise"
-        raise UnsupportedError(wanted, "the goal learn", "Use predict(frame).")
 
 
 def _current_model(state: CampaignState) -> StreamingGP:

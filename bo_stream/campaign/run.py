@@ -24,20 +24,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
 
-from bo_stream.base.options import whole_number
-from bo_stream.campaign.campaign_state import CampaignState
 from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.history import TrialHistory
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.space import Pool
-from bo_stream.errors import BudgetError, InputError, StateError
+from bo_stream.errors import BudgetError, InputError, StateError, whole_number
+
+if TYPE_CHECKING:
+    from bo_stream.campaign.campaign_state import CampaignState
 
 __all__ = ["has_died", "run_campaign", "run_id"]
 
@@ -64,7 +65,10 @@ class RunningCampaign(Protocol):
     """What a run needs of a `bo_stream.Campaign`: trials, and ways to ask for and tell them."""
 
     ledger: Ledger
-    state: CampaignState
+
+    @property
+    def state(self) -> CampaignState:
+        """The surrogates."""
 
     def ask(self, q: int = 1, *, by: str | None = None, budget: int | None = None) -> pd.DataFrame:
         """Propose the next trials."""

@@ -6,18 +6,14 @@ import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from botorch.models.model import Model
 from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
 
-from bo_stream.base.options import from_plain, to_plain
-from bo_stream.base.streaming_gp import CompositeModel, StreamingGP
 from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import Decision
-from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.names import first_clash
 from bo_stream.campaign.options import (
     Finite,
@@ -28,7 +24,6 @@ from bo_stream.campaign.options import (
     check_keys,
     errors_about,
 )
-from bo_stream.campaign.outcomes.count import Count
 from bo_stream.campaign.outcomes.goals import Failures, Goal
 from bo_stream.campaign.outcomes.outcomes import (
     OutcomeSet,
@@ -37,7 +32,6 @@ from bo_stream.campaign.outcomes.outcomes import (
     read_reference,
     spelled_constraints,
 )
-from bo_stream.campaign.refitted import refitted
 from bo_stream.campaign.space import Box, Pool, Space, space_from_dict
 from bo_stream.campaign.storage.store import Store
 from bo_stream.errors import (
@@ -45,13 +39,11 @@ from bo_stream.errors import (
     InputError,
     StateError,
     UnsupportedError,
-    check_not_shadowed,
 )
-from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
 
 if TYPE_CHECKING:
     from acquisitions.maximised import AcquisitionBuilder as AcquisitionBuilder
-    from acquisitions.rule import Rule
+    from bo_stream.campaign.outcomes.count import Count
 
 __all__ = [
     "Choices",
@@ -60,7 +52,7 @@ __all__ = [
     "Settings",
     "changed",
     "check_continued",
-    "stages_of",
+    "read_choice",
     "stored_settings",
     "widened",
 ]
@@ -116,11 +108,13 @@ USUAL, SEVERAL = Optimiser(), Optimiser(options={"maxiter": 50, "sample_around_b
 """Effort of a search by one surrogate, and by several, of which an evaluation costs more."""
 
 
-def _choice(choice: Any) -> Any:
+def read_choice(choice: Any) -> Any:
     """A choice as name and options; a callable as it is."""
     if isinstance(choice, str):
         return {"name": choice}
     if isinstance(choice, Mapping) and isinstance(choice.get("name"), str):
+        from bo_stream.base.options import from_plain, to_plain  # not at the top: torch
+
         return {option: to_plain(from_plain(option, value)) for option, value in choice.items()}
     if choice is None or callable(choice):
         return choice
@@ -132,10 +126,14 @@ def _choice(choice: Any) -> Any:
 
 
 def _stored_outcome(outcome: Any) -> Any:
-    return None if outcome is None else Count.read_setting(outcome).to_dict()
+    if outcome is None:
+        return None
+    from bo_stream.campaign.outcomes.count import Count  # not at the top: it imports torch
+
+    return Count.read_setting(outcome).to_dict()
 
 
-Choice = Annotated[dict[str, Any] | Callable[..., Any] | None, BeforeValidator(_choice)]
+Choice = Annotated[dict[str, Any] | Callable[..., Any] | None, BeforeValidator(read_choice)]
 Outcome = Annotated[dict[str, Any] | None, BeforeValidator(_stored_outcome)]
 
 
@@ -266,25 +264,8 @@ class Settings(Choices):
         settings = settings.with_defaults()
         settings = settings.replaced(fit=choices.fit or settings.usual_fit)
         with errors_about("constraints"):
-            feasible = settings.feasible(constraints)
-        with errors_about("surrogate"):
-            settings.make_surrogate(surrogate)
-        if isinstance(surrogate, dict):
-            settings.check_surrogate()
-        with errors_about("acquisition"):
-            settings.make_rule(feasible, acquisition)
+            settings.feasible(constraints)
         return settings
-
-    def check_surrogate(self) -> None:
-        """Refuse options of the surrogate: it is built without data.
-
-        Raises:
-            InputError: for options that there are not, or that do not suit the space.
-        """
-        bounds = self.space.tensor_bounds
-        with errors_about("surrogate"):
-            make = self.make_surrogate()
-            make(bounds[:0], bounds[:0, :1], bounds=bounds, outcome_transform=None)
 
     def replaced(self, **changes: Any) -> Self:
         """The settings of which some are replaced, by plain data or otherwise."""
@@ -499,59 +480,14 @@ class Settings(Choices):
                 "Open the campaign with the release of bo_stream that created it, or a newer one.",
             ) from error
 
-    def make_surrogate(
-        self, given: NamedChoice | Callable[..., Model] | None = None
-    ) -> Callable[..., StreamingGP]:
-        """What builds the surrogate: the callable or name given, or the stored name.
-
-        Raises:
-            InputError: for names that no surrogate has.
-        """
-        if callable(given):
-            if isinstance(given, type) and issubclass(given, CompositeModel):
-                remedy = "Tell counts to a bo_stream.Campaign with `outcome`."
-                raise InputError("a surrogate of measurements", given.__name__, remedy)
-            return cast("Callable[..., StreamingGP]", partial(refitted, given))
-        choice = _choice(given) or self.surrogate
-        if choice is None:
-            raise _missing_callable("surrogate")
-        options = dict(choice)
-        name = options.pop("name")
-        if name not in FAMILIES:
-            known = f"the name of a surrogate, one of {', '.join(FAMILIES)}"
-            raise InputError(known, repr(name), "Choose one of these.")
-        options = in_loops(name, options)
-        if name == "warped" and self.goal == "learn":  # the variance of outcomes is integrated
-            options = {"warp": "none", **options}
-        make: Callable[..., Any] = partial(surrogate, name, **options)
-        if self.counts is not None:
-            make = partial(self.counts.surrogate, name, options)
-        if self.space.categories:
-            make = partial(with_categories, make, name, self.space.dim, self.space.categories)
-        return make
-
-    def make_rule(
-        self, feasible: FeasibleSet, given: NamedChoice | AcquisitionBuilder | None = None
-    ) -> Rule:
-        """What chooses trials: by the callable or name given, or by the stored name.
-
-        Raises:
-            InputError: for names and options that no acquisition function has.
-        """
-        check_not_shadowed("acquisitions")
-        from acquisitions.maximised import Maximised, rule_of  # not at the top: a circle
-
-        if callable(given):
-            return Maximised(given)
-        choice = _choice(given) or self.acquisition
-        if choice is None:
-            raise _missing_callable("acquisition")
-        return rule_of(choice, self.outcomes, feasible, self.family)
-
     @cached_property
     def counts(self) -> Count | None:
         """What the outcomes are, if they are counts."""
-        return None if self.outcome is None else Count.read_setting(self.outcome)
+        if self.outcome is None:
+            return None
+        from bo_stream.campaign.outcomes.count import Count  # not at the top: it imports torch
+
+        return Count.read_setting(self.outcome)
 
     @property
     def uniform_start(self) -> bool:
@@ -602,36 +538,6 @@ def _with_noise(chosen: dict[str, Any] | None, noise: Noise) -> dict[str, Any] |
 def shown(setting: Any) -> str:
     """A setting for a message; None stands for a callable."""
     return "a callable" if setting is None else str(setting)
-
-
-def stages_of(
-    begun: Settings,
-    surrogate: NamedChoice | Callable[..., Model] | None,
-    acquisition: NamedChoice | AcquisitionBuilder | None,
-    constraints: Sequence[Any],
-    settings: Settings,
-) -> list[Stage]:
-    """The surrogate and what chooses trials, and those that follow for more outcomes.
-
-    Args:
-        begun: The first settings of a program.
-        surrogate: A callable or a name in place of that of the first settings.
-        acquisition: Likewise.
-        constraints: The callables among the constraints.
-        settings: The settings.
-
-    Raises:
-        InputError: for names that there are not.
-    """
-    surrogate = surrogate if settings.surrogate == begun.surrogate else None
-    acquisition = acquisition if settings.acquisition == begun.acquisition else None
-    feasible = settings.feasible(constraints)
-    make, rule = settings.make_surrogate(surrogate), settings.make_rule(feasible, acquisition)
-    named = not any(map(callable, (surrogate, acquisition, *feasible.callables)))
-    stages = [Stage(make, settings.fit, rule, settings.start, named)]
-    if settings.after is None:
-        return stages
-    return [*stages, *stages_of(begun, None, None, constraints, settings.after)]
 
 
 def stored_settings(store: Store, name: str) -> Settings | None:
@@ -762,12 +668,3 @@ def changed(settings: Settings, trials: int, changes: Mapping[str, Any]) -> Sett
         settings = settings.replaced(why=(settings.why[0], GIVEN))
         settings = settings.in_all_stages(acquisition=new.acquisition)
     return settings if new.fit is None else settings.in_all_stages(fit=new.fit)
-
-
-def _missing_callable(what: str) -> InputError:
-    """The error for a callable that has to be given again."""
-    return InputError(
-        f"the {what}, a callable that the store cannot hold",
-        "none",
-        f"Give it again: Campaign.resume(url, name, {what}=...).",
-    )

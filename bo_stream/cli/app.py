@@ -235,7 +235,7 @@ def recommend(
     """
     from bo_stream.cli import formatting, loading
 
-    campaign = loading.load_campaign(where, name).campaign
+    campaign = loading.load_campaign(where, name).learning
     formatting.show(campaign, campaign.recommend(n), json)
 
 
@@ -291,7 +291,7 @@ def suggest(
         raise ConfigError(f"{csv} exists already and may contain outcomes. Choose another name.")
     from bo_stream.cli import formatting, loading, measurements
 
-    campaign = loading.create_or_continue(config).campaign
+    campaign = loading.create_or_continue(config).learning
     frame, columns = campaign.ask(q), measurements.outcome_columns(campaign)
     if csv is not None:  # before anything is printed, which may fail
         frame.assign(**dict.fromkeys(columns, "")).to_csv(csv)
@@ -462,7 +462,7 @@ def map_places(
     from bo_stream.cli import loading
 
     loaded = loading.load_campaign(where, name)
-    campaign, pool = loaded.campaign, loaded.campaign.space
+    campaign, pool = loaded.learning, loaded.campaign.space
     names = list(pool.names)
     if not isinstance(pool, space.Pool):
         got = f"a box with {pool.dim} inputs: {', '.join(names)}"
@@ -551,7 +551,7 @@ def _run(
         loaded = loading.load_campaign(where, name, [progress])
     total = progress.budget = budget or loaded.campaign.budget or total
     try:
-        loaded.campaign.run(function, total, **how)
+        loaded.learning.run(function, total, **how)
     except KeyboardInterrupt:
         again = shlex.join([NAME, "resume", *sys.argv[2:]])
         said = f"Stopped. All outcomes so far are in {loaded.store}. To continue: {again}"

@@ -9,9 +9,11 @@ import pandas as pd
 
 from bo_stream.campaign import figures
 from bo_stream.campaign.campaign import Campaign
+from bo_stream.campaign.outcomes.outcome import SPREADS
+from bo_stream.campaign.results import winsorised
 from bo_stream.campaign.space import Pool
 from bo_stream.campaign.storage.store import MemoryStore
-from bo_stream.cli.formatting import summary
+from bo_stream.cli.formatting import recommendation, summary
 from bo_stream.cli.loading import LoadedCampaign
 from bo_stream.cli.page import PageTable, Picture, Section, describe, facts, page
 from bo_stream.errors import BudgetError, InputError
@@ -35,10 +37,12 @@ def campaign_page(
         most_places: Maximum number of places of a pool on a map.
         most_outcomes: Maximum number of outcomes beside a slice.
     """
-    campaign, outcome = loaded.campaign, loaded.outcome
+    campaign, outcome = loaded.learning, loaded.outcome
     store, name = campaign.ledger.store, campaign.ledger.name
     state = summary(campaign, loaded.store, loaded.optimum)
     about = f"{state['goal']}: {state['trials']}"
+    learned = {"recommended": recommendation(campaign), "learned": _winsorised(campaign)}
+    state |= {name: fact for name, fact in learned.items() if fact}
     if campaign.state.engine.behind:
         state["warning"] = "Outcomes are further from the predictions than the predictions promise."
     view = Campaign.resume(MemoryStore.copy_of(store, name), name)
@@ -53,11 +57,11 @@ def campaign_page(
     ]
     if told and len(settings.outcomes.goals) > 1:
         note = "Dots: outcomes; crosses: those that break a constraint; line: the front."
-        drawn = Picture("The front", note, figures.front(view.state))
+        drawn = Picture("The front", note, figures.front(view.ledger))
         sections.append(Section("The front", pictures=[drawn]))
     elif told:
         note = "Dots: outcomes; line: the best so far; at the bottom: failed and running trials."
-        over = figures.outcomes(view.state, outcome, loaded.optimum)
+        over = figures.outcomes(view.ledger, outcome, loaded.optimum)
         sections.append(Section("Outcomes", pictures=[Picture("Outcomes by trial", note, over)]))
         if view.model is not None:
             sections += _model(view, following, outcome, most_places, most_outcomes)
@@ -90,7 +94,7 @@ def _model(
 ) -> list[Section]:
     """Pictures of the model of one outcome."""
     state, space = campaign.state, campaign.space
-    where = figures.reference_trial(state)[1]
+    where = figures.reference_trial(state.ledger)[1]
     within = "two standard deviations" if campaign.settings.counts is None else "90 % interval"
     few = f"the last {most_outcomes}" if state.history.num_told > most_outcomes else "all"
     note = f"Mean and {within}; dots: {few} outcomes; star: {where}."
@@ -105,6 +109,15 @@ def _model(
         drawn = Picture(f"Prediction of {outcome}", note, over)
         sections.append(Section("Maps of the model", pictures=[drawn]))
     return sections
+
+
+def _winsorised(campaign: Campaign) -> str:
+    """The limits of what is learned, of the outcomes that are beyond."""
+    return "; ".join(
+        f"{number} of {name} beyond {limit:.6g}, {SPREADS:g} spreads from the median, as this limit"
+        for name, (limit, number) in winsorised(campaign.state).items()
+        if number
+    )
 
 
 def _listed(campaign: Campaign, caption: str, frame: pd.DataFrame) -> PageTable:

@@ -9,11 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from bo_stream.campaign import results
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.figures import goal, is_single, label
 from bo_stream.campaign.frames import far_outcomes
-from bo_stream.campaign.outcomes.outcome import SPREADS
 from bo_stream.errors import StateError, UnsupportedError
 
 __all__ = [
@@ -65,8 +63,8 @@ def summary(campaign: Campaign, store: str, optimum: float | None = None) -> dic
         store: Where it is stored.
         optimum: The best possible outcome, if known.
     """
-    settings, current = campaign.settings, campaign.state.engine.current
-    family, decision = current.surrogate, campaign.decision
+    decision, settings, current = campaign.decision, campaign.settings, campaign.ledger.current
+    family = current.surrogate
     learned = "infeasible: where trials fail is learned from the first failure on"
     facts = {
         "campaign": f"{campaign.ledger.name} in {store}",
@@ -78,8 +76,6 @@ def summary(campaign: Campaign, store: str, optimum: float | None = None) -> dic
         "budget": None if campaign.budget is None else f"{campaign.budget} trials",
         **so_far(campaign, optimum),
         "far off": _far_off(campaign),
-        "recommended": recommendation(campaign),
-        "learned": _winsorised(campaign),
     }
     return {name: fact for name, fact in facts.items() if fact}
 
@@ -142,16 +138,6 @@ def _far_off(campaign: Campaign) -> str | None:
     shown = ", ".join(f"{value:.6g} (trial {id})" for value, id in values)
     more = f" and {len(far) - 5} more" if len(far) > 5 else ""
     return f"{shown}{more}, hundreds of interquartile ranges from the others" if far else None
-
-
-def _winsorised(campaign: Campaign) -> str:
-    """The limits of what is learned, of the outcomes that are beyond."""
-    limits = results.winsorised(campaign.state)
-    return "; ".join(
-        f"{number} of {name} beyond {limit:.6g}, {SPREADS:g} spreads from the median, as this limit"
-        for name, (limit, number) in limits.items()
-        if number
-    )
 
 
 def _inputs(campaign: Campaign, row: pd.Series[Any]) -> str:

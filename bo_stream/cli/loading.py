@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import pandas as pd
-import torch
 from pydantic import (
     BeforeValidator,
     Field,
@@ -216,6 +215,14 @@ class LoadedCampaign:
     config: CampaignConfig | None
 
     @property
+    def learning(self) -> Campaign:
+        """The campaign for what needs a surrogate: with one thread, fastest for small matrices."""
+        import torch  # not at the top: most commands need no surrogate
+
+        torch.set_num_threads(1)
+        return self.campaign
+
+    @property
     def store(self) -> str:
         """The URL without its password."""
         return re.sub(r"://([^:/@]*):[^@]*@", r"://\1:***@", self.url)
@@ -245,7 +252,7 @@ def create_or_continue(path: Path, callbacks: Sequence[Callback] = ()) -> Loaded
     Raises:
         ConfigError: naming line and key of a setting with which there can be no campaign.
     """
-    _prepare_process()
+    warnings.showwarning = _print_warning
     config = read_config(path)
     settings: dict[str, Any] = {name: getattr(config, name) for name in Choices.model_fields}
     if isinstance(config.outcome, str):  # a label
@@ -269,7 +276,7 @@ def load_campaign(
     Raises:
         ConfigError: if there is no such store, or several campaigns and no name.
     """
-    _prepare_process()
+    warnings.showwarning = _print_warning
     url, config = existing_store(where)
     store = open_store(url)
     names = [config.name] if config else store.names() if name is None else [name]
@@ -297,12 +304,6 @@ def existing_store(where: str) -> tuple[str, CampaignConfig | None]:
         remedy = create if config else "Correct the name of the store."
         raise ConfigError(f"There is no store {file}. {remedy}")
     return url, config
-
-
-def _prepare_process() -> None:
-    """Use one thread, which is fastest for small matrices, and print warnings in one line."""
-    torch.set_num_threads(1)
-    warnings.showwarning = _print_warning
 
 
 def _print_warning(message: Warning | str, *where: Any, **more: Any) -> None:

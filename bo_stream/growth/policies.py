@@ -33,8 +33,8 @@ from botorch.optim.core import scipy_minimize
 from gpytorch.kernels import AdditiveKernel, ConstantKernel, Kernel
 from torch import Tensor
 
-from bo_stream.base.options import from_plain, whole_number
-from bo_stream.errors import InputError, ShapeError
+from bo_stream.base.options import from_plain
+from bo_stream.errors import InputError, ShapeError, whole_number
 from bo_stream.mathematics.inducing import (
     Batch,
     GreedyVariance,

@@ -17,8 +17,9 @@ from bo_stream.campaign.effort import Row
 from bo_stream.campaign.engine import Engine
 from bo_stream.campaign.learner import Learner
 from bo_stream.campaign.outcomes.goals import Goal
-from bo_stream.campaign.settings import Choices, Settings, stages_of
+from bo_stream.campaign.settings import Choices, Settings
 from bo_stream.campaign.space import Box
+from bo_stream.campaign.stages import check_choices, stages_of
 from bo_stream.errors import InputError, UnsupportedError
 
 __all__ = ["FinishedTrial", "FollowsTrials", "Inputs", "Parameter", "input_name"]
@@ -114,6 +115,7 @@ class FollowsTrials:
         space, options = Box(bounds, log, integer=integer), self._options
         choices = Choices.read({"goal": goal, "constraints": constraints, **options})
         settings = Settings.of(space, choices)
+        check_choices(settings, choices)
         about = settings, choices.surrogate, choices.acquisition, constraints
         return Engine(settings, partial(stages_of, *about))
 

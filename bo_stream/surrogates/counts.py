@@ -28,11 +28,11 @@ from torch import Size, Tensor
 from bo_stream.base.checkpoint import entries
 from bo_stream.base.fitting import FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
-from bo_stream.base.options import default_kernel, own_options, whole_number
+from bo_stream.base.options import default_kernel, own_options
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing
 from bo_stream.base.streaming_gp import CompositeModel, PredictiveScore, StreamingGP
 from bo_stream.base.units import inputs_of
-from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.errors import InputError, StateError, UnsupportedError, whole_number
 from bo_stream.likelihoods import Binomial, Likelihood, Moments, Sites
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.outcomes import (

@@ -18,11 +18,11 @@ from torch import Size, Tensor
 
 from bo_stream.base import options
 from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, LogNormals
-from bo_stream.base.options import CommonOptions, whole_number
+from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import Derived, Key
 from bo_stream.base.streaming_gp import FeatureGP, Promises, check_noise_of_sums
 from bo_stream.base.units import sizes_of
-from bo_stream.errors import BoundsError, InputError, StateError
+from bo_stream.errors import BoundsError, InputError, StateError, whole_number
 from bo_stream.mathematics import sines
 from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.evidence import (

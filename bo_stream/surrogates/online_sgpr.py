@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from typing_extensions import TypeVar
 
-from bo_stream.base.options import CommonOptions, whole_number
+from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import InputError, UnsupportedError, whole_number
 from bo_stream.growth import VIPS, Covering, GrowthPolicy
 from bo_stream.growth.policies import checked_policy, inducing_points, selected_update
 from bo_stream.mathematics.evidence import covariance_evidence

@@ -20,10 +20,10 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from bo_stream.base.fitting import FitReport
-from bo_stream.base.options import CommonOptions, whole_number
+from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import Derived, Key, Version, all_or_nothing
 from bo_stream.base.streaming_gp import Promises
-from bo_stream.errors import BoundsError, StateError
+from bo_stream.errors import BoundsError, StateError, whole_number
 from bo_stream.mathematics import region as regions
 from bo_stream.mathematics.exact import (
     Evidence,

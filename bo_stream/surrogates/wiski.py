@@ -21,11 +21,18 @@ import torch
 from torch import Tensor
 
 from bo_stream.base.fitting import FitReport
-from bo_stream.base.options import CommonOptions, whole_number
+from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import FeatureGP, Promises, StreamingGP, check_noise_of_sums
 from bo_stream.base.units import checked_bounds
-from bo_stream.errors import BoundsError, GridWarning, InputError, StateError, UnsupportedError
+from bo_stream.errors import (
+    BoundsError,
+    GridWarning,
+    InputError,
+    StateError,
+    UnsupportedError,
+    whole_number,
+)
 from bo_stream.mathematics.grid import Grid, GridState, pair_count
 from bo_stream.mathematics.grid_evidence import (
     LAST,

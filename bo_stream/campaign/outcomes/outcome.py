@@ -9,17 +9,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
-from bo_stream.base.units import largest_outcome
 from bo_stream.campaign.history import Entry, Log, Trial, TrialHistory
 from bo_stream.campaign.names import column, numbers
 from bo_stream.errors import NoiseError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "COMPLETED",
@@ -33,8 +33,8 @@ __all__ = [
     "noise_column",
 ]
 
-LARGEST = largest_outcome()
-"""The largest outcome, in size, that can be learned."""
+LARGEST = 1e-4 * float(np.finfo(np.float64).max) ** 0.5
+"""The largest outcome, in size, that can be learned: `bo_stream.base.units.largest_outcome`."""
 
 COMPLETED = "completed"
 """Column of `Completed`, which no frame has."""
@@ -138,6 +138,8 @@ class Outcome(ABC):
             entries: Those of ``n`` trials.
             like: A tensor of the dtype and device to use.
         """
+        import torch  # not at the top: most commands of a campaign need no tensors
+
         values, second = (torch.from_numpy(one).unsqueeze(-1).to(like) for one in _arrays(entries))
         Y = self.sign * values
         if not second.isnan().any():
@@ -244,6 +246,8 @@ class Observations:
 
     def extended(self, X: Tensor, Y: Tensor, Yvar: Tensor | None, batches: int = 1) -> Observations:
         """The observations with the outcomes of further batches."""
+        import torch
+
         noise = Yvar
         if self.Yvar is not None and Yvar is not None:
             noise = torch.cat([self.Yvar, Yvar])
@@ -284,6 +288,8 @@ class Observations:
 
         Their number is bounded whatever n is.
         """
+        import torch
+
         n, m = self.Y.shape
         if n <= TOP + LATEST:
             return self.X

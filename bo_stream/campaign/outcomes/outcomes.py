@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,12 @@ import pandas as pd
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.history import Entry, Trial
 from bo_stream.campaign.names import RESULTS, constraint_in_spelling
-from bo_stream.campaign.outcomes.count import Count
 from bo_stream.campaign.outcomes.goals import Failures, spelled
 from bo_stream.campaign.outcomes.outcome import Completed, Measured, Outcome
 from bo_stream.errors import InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from bo_stream.campaign.outcomes.count import Count
 
 __all__ = ["OutcomeSet", "on_inputs", "read_goal", "spelled_constraints"]
 

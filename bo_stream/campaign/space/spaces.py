@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
-import torch
 from pandas.api.types import infer_dtype
-from torch import Tensor
 
 from bo_stream.campaign.names import (
     TRUTHS,
@@ -32,9 +30,22 @@ from bo_stream.campaign.names import (
     told_apart,
 )
 from bo_stream.errors import BoundsError, InputError
-from bo_stream.mathematics.autograd import lasting_property
 
-__all__ = ["Box", "Category", "Pool", "Range", "Space", "SpaceOfInputs", "space_from_dict"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "Box",
+    "Category",
+    "Pool",
+    "Range",
+    "Space",
+    "SpaceOfInputs",
+    "lasting_property",
+    "space_from_dict",
+]
+
+R = TypeVar("R")
 
 SEARCHED = 10_000
 """Largest number of values of an integer input that a search distinguishes."""
@@ -384,6 +395,21 @@ def _listed(values: Sequence[Any]) -> str:
 # -- spaces ----------------------------------------------------------------------------------------
 
 
+def lasting_property(function: Callable[[Any], R]) -> cached_property[R]:
+    """A cached property of tensors, which may be filled in inference mode.
+
+    Torch is imported when it is read: most commands of a campaign need no tensors.
+    """
+
+    def read(self: Any) -> R:
+        from bo_stream.mathematics.autograd import lasting
+
+        return lasting(function)(self)
+
+    read.__doc__ = function.__doc__
+    return cached_property(read)
+
+
 class SpaceOfInputs(ABC):
     """A space of named inputs."""
 
@@ -410,12 +436,14 @@ class SpaceOfInputs(ABC):
     @property
     def is_continuous(self) -> bool:
         """Whether all inputs are continuous."""
-        return not self.choices
+        return all(one.choices is None for one in self.kinds)
 
     @lasting_property
     def choices(self) -> dict[int, Tensor]:
         """Coordinates of the allowed values of every input that is not continuous, by index."""
         listed = enumerate(one.choices for one in self.kinds)
+        import torch
+
         return {i: torch.from_numpy(given) for i, given in listed if given is not None}
 
     @property
@@ -425,6 +453,8 @@ class SpaceOfInputs(ABC):
 
     def encode(self, values: np.ndarray) -> Tensor:
         """Points ``n x d`` from rows of values."""
+        import torch
+
         X = np.array(values, dtype=np.float64).reshape(-1, self.dim)
         for i, one in enumerate(self.kinds):
             X[:, i] = one.coordinates(X[:, i])
@@ -589,6 +619,8 @@ class Pool(SpaceOfInputs):
     @property
     def points(self) -> Tensor:
         """All places as points, ``N x d``."""
+        import torch
+
         return torch.from_numpy(self.place_values.copy())
 
     @cached_property

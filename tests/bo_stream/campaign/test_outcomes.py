@@ -11,8 +11,10 @@ from botorch.utils.multi_objective.hypervolume import Hypervolume
 from botorch.utils.sampling import draw_sobol_samples
 
 from bo_stream import Box, Campaign, Pool
+from bo_stream.base.units import largest_outcome
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import TrialHistory
+from bo_stream.campaign.outcomes.outcome import LARGEST
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
 
@@ -346,3 +348,7 @@ def test_events_of_earlier_releases_are_read_by_column() -> None:
     counts = {"kind": "told", "trials": trials, "values": [[2, 3.0, None, 9.0]], "at": 1.0}
     history = TrialHistory.of(["positive"]).extended([counts])
     assert history.trials[2].entries == {"positive": (3.0, 9.0)}
+
+
+def test_the_largest_outcome_of_a_campaign_is_that_of_its_surrogate() -> None:
+    assert largest_outcome() == LARGEST

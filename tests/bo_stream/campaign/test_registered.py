@@ -48,7 +48,7 @@ def test_a_campaign_uses_them_and_resumes(tmp_path: Path) -> None:
     assert type(Campaign.resume(store).model) is RegisteredGP
     FAMILIES.pop("mine")
     with pytest.raises(StateError, match="mine"):
-        Campaign.resume(store)
+        Campaign.resume(store).ask()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,12 @@
 """Help and the package itself import nothing heavy."""
 
+import ast
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -12,6 +16,9 @@ from bo_stream.cli.app import app
 COMMANDS = list(typer.main.get_command(app).commands)
 HEAVY = (
     "torch",
+    "scipy",
+    "sympy",
+    "gpytorch",
     "botorch",
     "pandas",
     "numpy",
@@ -65,6 +72,35 @@ def test_what_cannot_be_is_refused_before_anything_heavy_is_imported() -> None:
         done = python(MAIN, *args)
         assert done.returncode == 2 and says in done.stderr
         assert done.stderr.endswith("\n['pydantic']\n")  # typer's own
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("status", "oven.db"),
+        ("trials", "oven.db", "--csv", "all.csv"),
+        ("tell", "oven.toml", "told.csv"),
+        ("amend", "oven.db", "told.csv"),
+        ("withdraw", "oven.db", "1", "--reason", "draught"),
+        ("plot", "oven.db"),
+        ("check", "oven.db"),
+        ("run", "wrong.toml"),
+    ],
+    ids=lambda args: args[0],
+)
+def test_commands_without_a_surrogate_import_no_torch(
+    tmp_path: Path, bo: Callable[..., Any], oven: Path, args: tuple[str, ...]
+) -> None:
+    """Nor what takes as long as torch together; `tell` of a store that was told before."""
+    pytest.importorskip("sqlalchemy")
+    assert bo("run", oven)[0] == 0
+    (tmp_path / "told.csv").write_text("trial,y\n3,2.0\n")
+    (tmp_path / "wrong.toml").write_text('name = "oven"\nbugdet = 3\n')
+    bo("amend", "oven.db", "told.csv")
+    done = python(MAIN, *args)
+    assert done.returncode == (2 if "wrong.toml" in args else 0), done.stderr
+    imported = set(ast.literal_eval(done.stderr.splitlines()[-1]))
+    assert not imported & {"torch", "scipy", "sympy", "gpytorch", "botorch"}
 
 
 def test_without_typer_one_line_names_the_extra() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bo_stream.campaign import results
+from bo_stream.campaign import found
 from bo_stream.campaign.figures import slices
 from bo_stream.cli.campaign_page import campaign_page
 from bo_stream.cli.loading import create_or_continue
@@ -160,7 +160,7 @@ def test_a_new_campaign(tmp_path: Path, bo, oven: Path) -> None:
 def test_pictures_show_the_outcomes_and_the_prediction(bo, oven: Path) -> None:
     assert bo("run", "oven.toml")[0] == 0
     campaign = create_or_continue(oven).campaign
-    told = results.told(campaign.state)
+    told = found.told(campaign.ledger)
     (ax,) = campaign.plot(optimum=1.0).axes
     dots, best, optimum = (np.asarray(line.get_ydata(), dtype=float) for line in ax.lines)
     assert np.array_equal(dots, told["y"]) and np.array_equal(best, told["y"].cummin())
@@ -170,8 +170,8 @@ def test_pictures_show_the_outcomes_and_the_prediction(bo, oven: Path) -> None:
     mean = along_rate.lines[0].get_xydata()
     at = campaign.best()[["pressure", "rate"]].to_frame().T.astype(float)
     predicted = campaign.predict(at)["mean"].item()
-    found = np.interp(np.log(at["rate"].item()), np.log(mean[:, 0]), mean[:, 1])
-    assert found == pytest.approx(predicted, rel=0.02)
+    read = np.interp(np.log(at["rate"].item()), np.log(mean[:, 0]), mean[:, 1])
+    assert read == pytest.approx(predicted, rel=0.02)
 
 
 def test_what_cannot_be_reported_is_refused(

@@ -2,10 +2,10 @@ import inspect
 
 import pytest
 import torch
-from botorch.exceptions.errors import InputDataError
 
 import bo_stream
 from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.errors import InputError
 from bo_stream.surrogates.registry import FAMILIES, in_loops
 from tests.raw import RAW
 
@@ -55,7 +55,7 @@ def test_wiski_takes_its_grid_options() -> None:
 
 def test_an_unknown_name_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(
-        InputDataError,
+        InputError,
         match=r"wiski, projected_wiski, hsgp, node_wiski.*got 'wisky'",
     ):
         bo_stream.surrogate("wisky", X, Y, bounds=BOUNDS, **RAW)
