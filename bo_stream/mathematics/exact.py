@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsyr
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
 from scipy.optimize import fmin_l_bfgs_b
 from torch import Tensor
@@ -154,14 +155,14 @@ def solved(R: Array, noise: Array | float, w: Array, k: float) -> Solved:
         k: Whether mean and variance have priors, 1 or 0.
     """
     L = factored(R, noise)
-    sides = np.stack([np.ones_like(w), w])
-    ones, each = dpotrs(L, sides.T, lower=1)[0].T
-    mean = float(ones @ w) / (float(ones @ sides[0]) + k)
+    one = np.ones_like(w)
+    ones, each = dpotrs(L, np.array([one, w]).T, lower=1, overwrite_b=1)[0].T
+    mean = float(ones @ w) / (float(ones @ one) + k)
     weights = each - mean * ones
     S = max(float((w - mean) @ weights) + k * mean * mean, TINY)
     power = 0.5 * len(w) + k
     variance = (k + 0.5 * S) / power
-    value = -power * (math.log(variance) + 1.0) - float(np.log(L.diagonal()).sum())
+    value = -power * (math.log(variance) + 1.0) - float(one @ np.log(L.diagonal()))
     return Solved(L, noise, mean, variance, weights, value - 0.5 * len(w) * math.log(2.0 * math.pi))
 
 
@@ -231,33 +232,34 @@ class Evidence:
     cat_dims: tuple[int, ...] = ()
 
     @cached_property
-    def _pairs(self) -> tuple[Places, Places, Array]:
-        """Rows and columns of the pairs of points, and squared differences, ``d x pairs``."""
+    def _pairs(self) -> tuple[Places, Array]:
+        """Places of the pairs of points above the diagonal of a matrix, flat, and their squared
+        differences, ``d x pairs``.
+        """
         rows, columns = np.triu_indices(len(self.X), 1)
         gaps = self.X.T[:, rows] - self.X.T[:, columns]
         for j in self.cat_dims:
             gaps[j] = gaps[j] != 0.0
-        return rows, columns, gaps * gaps
+        return rows * len(self.X) + columns, gaps * gaps
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Value and gradient: O(n^3 + d n^2)."""
         (n, d), priors, targets = self.X.shape, self.priors, self.targets_at(theta)
-        rows, columns, squares = self._pairs
+        above, squares = self._pairs
         rates = 5.0 * np.exp(-2.0 * theta[:d])
         k, falling = matern(rates @ squares)
-        R, above = np.eye(n), rows * n + columns
+        R = np.eye(n)
         R.ravel()[above] = k  # the upper triangle is all that is used
         found = solved(R, self.noise_at(theta), targets.w, priors.k)
         centre, sd, _, _ = priors.table
         z = (theta - centre) / sd
         gradient = -z / sd
         a = found.weights
-        inverse = dpotri(found.L, lower=1, overwrite_c=1)[0].T  # the upper triangle
-        M = (inverse.ravel()[above] - a[rows] * (a[columns] / found.variance)) * falling
-        gradient[:d] -= rates * (squares @ M) * (1.0 / 3.0)
+        inverse = dpotri(found.L, lower=1, overwrite_c=1)[0]  # the lower triangle
+        half = dsyr(-1.0 / found.variance, a, lower=1, a=inverse, overwrite_a=1)
+        gradient[:d] -= rates * (squares @ (half.T.ravel()[above] * falling)) * (1.0 / 3.0)
         if self.noise is None:
-            falls = 0.5 * (float(inverse.trace()) - float(a @ a) / found.variance)
-            gradient[d] -= math.exp(theta[d]) * falls
+            gradient[d] -= math.exp(theta[d]) * 0.5 * float(half.trace())
         if targets.by_scale is not None:
             slope = float(a @ targets.by_scale) / found.variance
             gradient[-1] += targets.log_slope_by_scale - slope
