@@ -12,6 +12,7 @@ from acquisitions.learning import (
 )
 from acquisitions.local_search import LatentLogExpectedImprovement, LocalSearch
 from acquisitions.maximised import Maximised
+from acquisitions.optimize import optimize_acqf
 from acquisitions.rule import Proposal, Rule, View, register
 from acquisitions.thompson import ThompsonSampling
 from acquisitions.trust_region import TrustRegionSearch
@@ -32,6 +33,7 @@ __all__ = [
     "TrustRegionSearch",
     "View",
     "build",
+    "optimize_acqf",
     "register",
     "response_nipv",
     "select_from_pool",

@@ -29,13 +29,6 @@ from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
 from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
 from torch import Tensor
 
-from acquisitions.closed import (
-    ClosedExpectedImprovement,
-    ClosedLogExpectedImprovement,
-    ClosedUpperConfidenceBound,
-    offered,
-    scales,
-)
 from acquisitions.learning import (
     NIPV,
     MaxVariance,
@@ -82,11 +75,6 @@ def sampler_for(model: Model, samples: torch.Size, seed: int | None = None) -> M
     return ListSampler(*(IIDNormalSampler(samples, seed=one) for one in seeds))
 
 
-def _plain(best_f: float | Tensor) -> bool:
-    """Whether it is one number, as functions in closed form need it."""
-    return not isinstance(best_f, Tensor) or best_f.numel() == 1
-
-
 def _smoothing(model: Model, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The width of BoTorch's smoothed maximum, in the units of the model's outcome."""
     if changes.keys() & {"objective", "posterior_transform"}:
@@ -102,16 +90,13 @@ def _qucb(
     beta: float = 4.0,
     **kw: Any,
 ) -> AcquisitionFunction:
-    closed = not kw and offered(model)
-    make = ClosedUpperConfidenceBound if closed else qUpperConfidenceBound
-    return make(model, beta, sampler=sampler, X_pending=X_pending, **kw)
+    return qUpperConfidenceBound(model, beta, sampler=sampler, X_pending=X_pending, **kw)
 
 
 def _ei(
     model: Model, *, best_f: float | Tensor, X_pending: Tensor | None = None, **kw: Any
 ) -> AcquisitionFunction:
-    closed = not kw and _plain(best_f) and scales(model)
-    acqf = (ClosedExpectedImprovement if closed else ExpectedImprovement)(model, best_f, **kw)
+    acqf = ExpectedImprovement(model, best_f, **kw)
     if X_pending is not None:
         acqf.set_X_pending(X_pending)  # BoTorch refuses it with an explanation
     return acqf
@@ -125,10 +110,8 @@ def _qlogei(
     X_pending: Tensor | None = None,
     **kw: Any,
 ) -> AcquisitionFunction:
-    closed = not kw and _plain(best_f) and offered(model)
-    make = ClosedLogExpectedImprovement if closed else qLogExpectedImprovement
-    options = _smoothing(model, kw) | kw
-    return make(model, best_f, sampler=sampler, X_pending=X_pending, **options)
+    options = {"sampler": sampler, "X_pending": X_pending, **_smoothing(model, kw), **kw}
+    return qLogExpectedImprovement(model, best_f, **options)
 
 
 def _qlognei(
@@ -246,10 +229,8 @@ def build(name: str, model: Model, **given: Any) -> Any:
             - further arguments of the BoTorch class (``objective``, ``posterior_transform``, ...).
 
     Returns:
-        The acquisition function, to be maximised; `ThompsonSampling` proposes points itself.
-        ``qucb``, ``ei`` and ``qlogei`` without further
-        arguments, over a `WISKI` or an `HSGP` of one output, are subclasses of BoTorch's with the
-        same values and gradients in closed form.
+        The acquisition function, to be maximised, as by `acquisitions.optimize_acqf`;
+        `ThompsonSampling` proposes points itself.
 
     Raises:
         InputError: for an unknown name, or if a required argument is missing.

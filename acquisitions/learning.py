@@ -180,7 +180,7 @@ class NIPV(_OfVariance):
         super().__init__(model, X_pending)
         if noise is not None and model.num_outputs > 1:
             raise UnsupportedError("one output with `noise`", "several", "Leave `noise` out.")
-        self._noise, self.posterior_transform = noise, posterior_transform
+        self.noise_at, self.posterior_transform = noise, posterior_transform
         self.register_buffer("mc_points", mc_points.reshape(-1, mc_points.shape[-1]))
         self.register_buffer("weights", _normalised(weights, self.mc_points))
         self.raw_scales()
@@ -227,9 +227,9 @@ class NIPV(_OfVariance):
 
     def noise(self, X: Tensor) -> Tensor:
         """As for every class here, by the argument ``noise`` where there is one."""
-        if self._noise is None:
+        if self.noise_at is None:
             return super().noise(X)
-        return self._noise(X).mT / self.raw_scales().unsqueeze(-1)
+        return self.noise_at(X).mT / self.raw_scales().unsqueeze(-1)
 
     def _value(self, f: Joint, L: Tensor, sums: Integral | None) -> Tensor:
         sums = cast(Integral, sums)

@@ -1,14 +1,12 @@
 """Rules that maximise acquisition functions, over a box or over the places of a pool.
 
-A joint expected improvement takes longer to maximise than a sample of the posterior. It pays while
-a decision takes less time than the evaluations between two decisions. A joint search over q points
+A joint search over q points
 has q d variables, and its joint posteriors need memory that grows with the square of q: batches
 that are too large for it are chosen in parts, or by samples. Running trials are pending points.
 """
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkab
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.models.model import Model
-from botorch.optim.optimize import optimize_acqf
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
@@ -27,6 +24,7 @@ from acquisitions.ascent import maximise_in_turn, repeats_tell
 from acquisitions.build import build
 from acquisitions.learning import select_from_pool
 from acquisitions.local_search import LocalSearch
+from acquisitions.optimize import optimize_acqf
 from acquisitions.outcomes import OutcomeAcquisition, SampledOutcomes
 from acquisitions.rule import REGISTRY, Proposal, Registered, Rule, View, described, register
 from acquisitions.trust_region import TrustRegionSearch
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from bo_stream.campaign.constraints import FeasibleSet
     from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 
-__all__ = ["AcquisitionBuilder", "Auto", "InParts", "Maximised", "ProposingAcquisition", "rule_of"]
+__all__ = ["AcquisitionBuilder", "InParts", "Maximised", "ProposingAcquisition", "rule_of"]
 
 BASELINE = 64
 """Number of observed points, those of the highest posterior mean, in ``X_baseline``."""
@@ -59,7 +57,8 @@ PROPOSING, VARIANCES = ("thompson", "random"), ("nipv", "max_variance")
 """Acquisition functions that choose batches of any size, and those that reduce the variance."""
 
 CAREFUL, FAST = "qlogei", "thompson"
-"""What is maximised while there is time for it, and what is used otherwise."""
+"""What is maximised for several trials where a function has no joint form, and what chooses large
+batches."""
 
 TOGETHER, FEW = 16, 8
 """Number of trials that are searched for jointly, and that number with several outcomes."""
@@ -238,47 +237,6 @@ SEARCH, SAMPLES = Maximised(partial(build, CAREFUL)), Maximised(partial(build, F
 """The rules of these two."""
 
 
-class Auto(Rule):
-    """Maximises a joint expected improvement, or samples the posterior where that is too slow.
-
-    The choice follows from measured seconds, which a campaign keeps, so that a resumed one chooses
-    as an undisturbed one.
-
-    It maximises ``qlogei``, or chooses by ``thompson``.
-    """
-
-    def propose(self, view: View, q: int) -> Proposal:
-        """Points of one of the two rules, and the seconds of the careful one."""
-        name, why = self.decide(q, len(view.pending), *view.seconds)
-        begin = time.perf_counter()
-        found = (SAMPLES if name == FAST else SEARCH).propose(view, q)
-        seconds = None if name == FAST else time.perf_counter() - begin
-        return replace(found, name=name, why=why, seconds=seconds)
-
-    @property
-    def samples(self) -> bool:
-        """It may draw samples."""
-        return True
-
-    @staticmethod
-    def decide(q: int, running: int, waited: float | None, needed: float | None) -> tuple[str, str]:
-        """The choice for a batch, and why.
-
-        Args:
-            q: Number of trials.
-            running: Number of running trials.
-            waited: Seconds of an evaluation, if they were measured.
-            needed: Seconds of a careful decision.
-        """
-        if q > TOGETHER:
-            return FAST, f"Batches have more than {TOGETHER} trials."
-        if waited is None or needed is None:
-            return CAREFUL, "The seconds of an evaluation are not measured yet."
-        if needed > waited / (1.0 + running / q):
-            return FAST, f"A decision by {CAREFUL} takes longer than an evaluation."
-        return CAREFUL, "A decision takes less time than an evaluation."
-
-
 @dataclass(frozen=True)
 class InParts(Rule):
     """Maximises an acquisition function; large batches are chosen in parts, or by samples.
@@ -413,6 +371,5 @@ def _check_serves(rule: Rule, name: str, feasible: FeasibleSet, family: str | No
         )
 
 
-register("auto", Auto, ours=True)
 register("logei", LocalSearch, ours=True)
 register("trust_region", TrustRegionSearch, ours=True)

@@ -53,7 +53,6 @@ class View:
         targets: Points over which variance is integrated, of those that learn; None: everywhere.
         number: Number of the call; with the campaign's seed it determines all randomness.
         asked: Number of trials that were asked for.
-        seconds: Seconds of an evaluation and of a decision; None before they are measured.
         effort: Effort of maximising an acquisition function.
         ensemble: Kernels that are plausible beside the surrogate's, for rules that draw samples.
         region: A point that is known well, and radii of a region about it, ``2 x d``; likewise.
@@ -68,7 +67,6 @@ class View:
     targets: Tensor | None = None
     number: int = 0
     asked: int = 0
-    seconds: tuple[float | None, float | None] = (None, None)
     effort: Optimiser = Optimiser()
     ensemble: KernelEnsemble | None = None
     region: Tensor | None = None
@@ -83,14 +81,12 @@ class Proposal:
         name: What chose them; by default the name of the rule.
         why: Why, a sentence; by default why the rule was chosen.
         ahead: Further points of a box, for later calls.
-        seconds: What the decision took, where later ones depend on it.
     """
 
     points: Tensor
     name: str = ""
     why: str = ""
     ahead: Tensor | None = None
-    seconds: float | None = None
 
 
 class Rule(ABC):

@@ -95,12 +95,11 @@ class Campaign:
             output (`SingleTaskGP`), which is refitted. By default the family is chosen by goal,
             number of inputs and budget; without a budget it changes after 200 outcomes.
         acquisition: Name of an acquisition function (`acquisitions.build`, ``logei``,
-            ``trust_region``, ``auto``) or of what was registered (`acquisitions.register`), a
+            ``trust_region``) or of what was registered (`acquisitions.register`), a
             mapping of its name and options, or a callable
             ``(model, *, X_baseline, best_f, X_pending, mc_points)``, which is given those of these
-            that it has parameters for. By default it is chosen by goal and surrogate; ``auto``
-            chooses between ``qlogei`` and ``thompson`` by the measured seconds of an evaluation and
-            of a decision. See `decision`.
+            that it has parameters for. By default it is chosen by goal and surrogate. See
+            `decision`.
         goal: ``maximise`` or ``minimise`` the outcome, or ``learn`` it everywhere: minimise the
             variance integrated over ``targets``. Of several objectives, or of one in another column
             than ``y``: goals by column, ``{"yield": "maximise", "cost": "minimise"}``.

@@ -104,16 +104,14 @@ class CampaignState:
                 free,
                 number=history.num_asks,
                 asked=sum(trial.ask is not None for trial in history.trials),
-                seconds=(history.evaluation_seconds, history.decision_seconds),
             )
             found = engine.propose(view, q)
         decision = Decision(found.name, found.why) if found.name else None
-        about = decision, found.seconds
         if isinstance(space, Pool):
             rows = [int(free[i]) for i in found.points]
-            return NewTrials(space.place_values[rows], rows, np.empty((0, space.dim)), 0, *about)
+            return NewTrials(space.place_values[rows], rows, np.empty((0, space.dim)), 0, decision)
         ahead = found.points[:0] if found.ahead is None else found.ahead
-        return NewTrials(space.decode(found.points), None, space.decode(ahead), 0, *about)
+        return NewTrials(space.decode(found.points), None, space.decode(ahead), 0, decision)
 
     @property
     def free_places(self) -> Tensor:

@@ -72,7 +72,6 @@ class Trial(NamedTuple):
             taken a trial of the user's choice.
         entries: Its outcomes so far, by column.
         reason: Why it failed or was withdrawn.
-        asked_at: When it was asked for, in seconds since 1970, if that was recorded.
         note: Note of the user.
         key: Name of the measurement, by which it is recognised when it is told again.
     """
@@ -85,7 +84,6 @@ class Trial(NamedTuple):
     by: str | None = None
     entries: Mapping[str, Entry] = {}
     reason: str | None = None
-    asked_at: float | None = None
     note: str | None = None
     key: str | None = None
 
@@ -101,9 +99,6 @@ class Decision(NamedTuple):
     acquisition: str
     why: str
 
-
-RECENT = 0.3
-"""Weight of the latest measurement in a running mean of seconds."""
 
 RESTARTING = {"space", "surrogate"}
 """Settings after whose change the surrogate is built anew."""
@@ -169,8 +164,6 @@ class TrialHistory:
         ahead: Points that were chosen for later calls of `ask`.
         chosen_at: Number of outcomes when they were chosen.
         decision: Which acquisition function chose the latest trials; None before it is recorded.
-        decision_seconds: Seconds that a measured decision takes, a running mean.
-        evaluation_seconds: Seconds from asking for a batch to telling it, a running mean.
         logs: The trials that have an outcome, by its column.
         completed: The trials of which it is known whether they have all outcomes or failed.
         num_events: Number of events.
@@ -183,8 +176,6 @@ class TrialHistory:
     ahead: Points = ()
     chosen_at: int = 0
     decision: Decision | None = None
-    decision_seconds: float | None = None
-    evaluation_seconds: float | None = None
     logs: dict[str, Log] = field(default_factory=lambda: {"y": Log()})
     completed: Log = field(default_factory=Log)
     num_events: int = 0
@@ -252,18 +243,16 @@ class TrialHistory:
     # -- one method for each kind of event -------------------------------------------------------
 
     def _read_asked(self, event: Event) -> None:
-        by, at = event["by"], event.get("at")
         for id, place, x in event["trials"]:
             known = id < len(self.trials)
             trial = self.trials[id] if known else Trial(id, tuple(x), place, ask=self.num_asks)
-            self._change([trial._replace(by=by, asked_at=at)])
+            self._change([trial._replace(by=event["by"])])
         if "taken" in event:  # of the points chosen ahead; otherwise this is a new choice
             self.ahead = self.ahead[event["taken"] :]
         else:
             self.ahead, self.chosen_at = tuple(map(tuple, event.get("ahead", ()))), self.num_told
         if event.get("decision"):
             self.decision = Decision(*event["decision"])
-        self.decision_seconds = _mean(self.decision_seconds, event.get("seconds"))
         self.num_asks += 1
 
     def _read_told(self, event: Event) -> None:
@@ -284,9 +273,6 @@ class TrialHistory:
         self._describe(event)
         whole = [id for id in entries if entries[id].keys() >= self.logs.keys()]
         complete = [self.trials[id] for id in whole if self.trials[id].status != "told"]
-        since = [t.asked_at for t in complete if t.asked_at and t.status != "withdrawn"]
-        waited = event["at"] - min(since) if since else None
-        self.evaluation_seconds = _mean(self.evaluation_seconds, waited)
         if any(trial.status == "failed" for trial in complete):
             self.completed.revise(self.num_events)
         self.completed.add(trial.id for trial in complete if trial.status != "failed")
@@ -367,13 +353,6 @@ def _by_column(event: Event, column: str) -> Event:
     return {**event, "outcomes": event.get("parts", {column: only})}
 
 
-def _mean(before: float | None, seconds: float | None) -> float | None:
-    """A running mean of seconds with one more measurement, if there is one."""
-    if before is None or seconds is None:
-        return before if seconds is None else seconds
-    return (1.0 - RECENT) * before + RECENT * seconds
-
-
 class NewTrials(NamedTuple):
     """New trials.
 
@@ -384,7 +363,6 @@ class NewTrials(NamedTuple):
             stay.
         taken: Without ``ahead``: number of the points chosen ahead that are among the new trials.
         decision: Which acquisition function chose them, where that is a choice.
-        seconds: What the decision took, if the choice between two functions depends on it.
     """
 
     inputs: np.ndarray
@@ -392,7 +370,6 @@ class NewTrials(NamedTuple):
     ahead: np.ndarray | None = None
     taken: int = 0
     decision: Decision | None = None
-    seconds: float | None = None
 
 
 def asked_event(
@@ -415,7 +392,7 @@ def asked_event(
     event |= {"taken": new.taken} if new.ahead is None else {"ahead": _rows(new.ahead)}
     if new.decision is not None and new.decision != history.decision:
         event["decision"] = list(new.decision)
-    return event if new.seconds is None else {**event, "seconds": new.seconds}
+    return event
 
 
 def changed_ids(event: Event) -> list[int]:

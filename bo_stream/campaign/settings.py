@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.effort import FitPolicy, Optimiser
@@ -53,6 +53,7 @@ __all__ = [
     "changed",
     "check_continued",
     "read_choice",
+    "renamed",
     "stored_settings",
     "widened",
 ]
@@ -106,6 +107,11 @@ FEW_INPUTS = 3
 
 USUAL, SEVERAL = Optimiser(), Optimiser(options={"maxiter": 50, "sample_around_best": True})
 """Effort of a search by one surrogate, and by several, of which an evaluation costs more."""
+
+
+def renamed(choice: dict[str, Any] | None) -> dict[str, Any] | None:
+    """``auto`` of earlier releases, which chose by measured seconds, is ``qlogei``."""
+    return {"name": "qlogei"} if choice == {"name": "auto"} else choice
 
 
 def read_choice(choice: Any) -> Any:
@@ -200,7 +206,7 @@ class Settings(Choices):
         PlainSerializer(lambda space: space.to_dict()),
     ]
     surrogate: dict[str, Any] | None = None
-    acquisition: dict[str, Any] | None = None
+    acquisition: Annotated[dict[str, Any] | None, AfterValidator(renamed)] = None
     seed: Whole
     initial: Annotated[Whole, Field(ge=2)]
     fit: FitPolicy = SCHEDULE
@@ -350,12 +356,8 @@ class Settings(Choices):
             case "trust_region":
                 return "trust_region", "The surrogate is local to a region."
             case "hsgp":
-                why = "The maximiser of a sample of sine features costs little."
-                return "thompson", why
-        if self.space.categories:
-            why = "Categories: samples are drawn at points, not as functions."
-            return "qlogei", why
-        return "auto", "By the measured seconds of evaluations and decisions."
+                return "thompson", "The maximiser of a sample of sine features costs little."
+        return "qlogei", "The expected improvement of all trials together."
 
     def _for_more(self, later: Mapping[str, Any]) -> dict[str, Any]:
         """Settings for more outcomes than a small campaign has, as plain data."""

@@ -11,7 +11,7 @@ from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.learner import Stage
 from bo_stream.campaign.options import errors_about
 from bo_stream.campaign.refitted import refitted
-from bo_stream.campaign.settings import Choices, NamedChoice, Settings, read_choice
+from bo_stream.campaign.settings import Choices, NamedChoice, Settings, read_choice, renamed
 from bo_stream.errors import InputError, check_not_shadowed
 from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
 
@@ -121,7 +121,7 @@ def _rule(
 
     if callable(given):
         return Maximised(given)
-    choice = read_choice(given) or settings.acquisition
+    choice = renamed(read_choice(given)) or settings.acquisition
     if choice is None:
         raise _missing_callable("acquisition")
     return rule_of(choice, settings.outcomes, feasible, settings.family)

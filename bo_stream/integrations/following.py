@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -133,8 +132,6 @@ class FollowsTrials:
             self._following = following
             self._known: dict[Hashable, FinishedTrial] = {}
             self._noise_known = False
-            self._proposed_at: float | None = None
-            self._seconds: tuple[float | None, float | None] = (None, None)
 
     def _next(
         self, number: int, finished: Mapping[Hashable, FinishedTrial], pending: Sequence[Inputs]
@@ -157,11 +154,8 @@ class FollowsTrials:
             _points(engine, failed),
             number=number,
             asked=number,
-            seconds=self._seconds,
         )
         found = engine.propose(view, 1)
-        self._seconds = self._seconds[0], found.seconds or self._seconds[1]
-        self._proposed_at = time.perf_counter()
         return tuple(engine.settings.space.decode(found.points)[0].tolist())
 
     def _observe(self, engine: Engine, trials: Mapping[Hashable, FinishedTrial]) -> None:
@@ -173,8 +167,6 @@ class FollowsTrials:
         new = {key: trial for key, trial in trials.items() if self._known.get(key) != trial}
         if not new:
             return
-        if self._proposed_at is not None:
-            self._seconds = time.perf_counter() - self._proposed_at, self._seconds[1]
         noise_known = all(trial.yvar is not None for trial in trials.values())
         changed = not self._known.keys().isdisjoint(new)
         if self._known and (changed or noise_known != self._noise_known):

@@ -277,7 +277,7 @@ def test_settings_are_changed() -> None:
     assert type(campaign.model).__name__ == "WarpedGP"
     assert campaign.settings.acquisition == {"name": "logei"}
     campaign.change(surrogate={"name": "wiski", "grid_size": 12})
-    assert campaign.settings.acquisition == {"name": "auto"}  # `logei` belongs to the other one
+    assert campaign.settings.acquisition == {"name": "qlogei"}  # `logei` belongs to the other one
     assert campaign.settings.fit.growth == 1.3
     campaign.ask()
     assert type(campaign.model).__name__ == "WISKI" and campaign.model.num_observed == 6  # type: ignore[union-attr]

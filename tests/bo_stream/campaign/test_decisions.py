@@ -11,7 +11,6 @@ import pytest
 from torch import Tensor
 
 from acquisitions import Proposal, Rule, View
-from acquisitions.maximised import Auto
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.effort import FitPolicy
 from bo_stream.campaign.history import TrialHistory
@@ -45,11 +44,11 @@ def box(dim: int) -> Box:
         (box(3), "maximise", 3000, ("hsgp", "thompson")),
         (box(3), "maximise", None, ("warped", "logei")),
         (box(20), "minimise", 5000, ("trust_region", "trust_region")),
-        (box(6), "minimise", 5000, ("node_wiski", "auto")),
-        (box(6), "minimise", 400, ("exact", "auto")),
+        (box(6), "minimise", 5000, ("node_wiski", "qlogei")),
+        (box(6), "minimise", 400, ("exact", "qlogei")),
         (box(2), "learn", 100, ("exact", "nipv")),
         (box(2), "learn", None, ("wiski", "nipv")),
-        (Pool(pd.DataFrame({"x": np.arange(9.0)})), "maximise", None, ("wiski", "auto")),
+        (Pool(pd.DataFrame({"x": np.arange(9.0)})), "maximise", None, ("wiski", "qlogei")),
     ],
 )
 def test_defaults_follow_from_the_task(
@@ -72,7 +71,7 @@ def test_defaults_follow_from_the_task(
             {"budget": 500, "goal": {"a": "minimise", "b": "minimise"}},
             ("warped", "qlognehvi"),
         ),
-        (Pool(pd.DataFrame({"x": np.arange(9.0)})), {"budget": 500}, ("warped", "auto")),
+        (Pool(pd.DataFrame({"x": np.arange(9.0)})), {"budget": 500}, ("warped", "qlogei")),
         (box(2), {"goal": "learn"}, ("warped", "nipv")),
     ],
 )
@@ -141,33 +140,15 @@ def test_trials_chosen_by_samples_are_the_same_for_the_same_seed() -> None:
     pd.testing.assert_frame_equal(runs[0].trials(), runs[1].trials())
 
 
-def test_it_samples_where_a_search_takes_longer_than_the_evaluations() -> None:
-    def chosen(*about: Any) -> str:
-        return Auto.decide(*about)[0]
-
-    assert chosen(3, 0, None, None) == "qlogei"  # nothing is measured yet
-    assert chosen(3, 0, 1.0, 0.5) == "qlogei"
-    assert chosen(3, 0, 0.4, 0.5) == "thompson"
-    assert chosen(1, 3, 1.0, 0.5) == "thompson"  # an outcome every quarter of a second
-    assert chosen(17, 0, 1e6, 0.5) == "thompson"
-
-
-def test_seconds_follow_from_the_events() -> None:
-    asked = {"kind": "asked", "trials": [[0, None, [0.1]], [1, None, [0.2]]], "by": None}
-    told = {"kind": "told", "trials": [], "values": [[0, 1.0, None], [1, 2.0, None]]}
-    events = [{**asked, "at": 100.0, "seconds": 2.0}, {**told, "at": 160.0}]
-    history = TrialHistory().extended(events)
-    assert history.evaluation_seconds == 60.0 and history.decision_seconds == 2.0
-    old = TrialHistory().extended([asked, told])  # of a store written before seconds were
-    assert old.evaluation_seconds is None and old.decision_seconds is None
-
-
-def test_the_default_choice_is_told(tmp_path: Path) -> None:
+def test_a_choice_by_seconds_of_an_earlier_release_is_the_default(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'auto.db'}"
     settings = {**FAST, "surrogate": "exact", "fit": FitPolicy(max_evals=3)}
-    run = told(Campaign(SQUARE, acquisition="auto", store=url, **settings), 10)
-    assert run.decision.acquisition == "thompson"  # an evaluation takes no time here
-    assert "longer than an evaluation" in run.decision.why
+    run = told(Campaign(SQUARE, acquisition="auto", store=url, **settings), 8)
+    assert run.decision.acquisition == "qlogei"
+    plain = run.settings.to_dict() | {"acquisition": {"name": "auto"}}
+    assert type(run.settings).from_dict(plain) == run.settings
+    asked = {"kind": "asked", "trials": [[0, None, [0.1]]], "by": None, "at": 9.0, "seconds": 2.0}
+    assert len(TrialHistory().extended([asked]).trials) == 1
     assert Campaign.resume(url).decision == run.decision
 
 

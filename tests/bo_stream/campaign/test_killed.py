@@ -58,7 +58,7 @@ def finish(store: Any) -> Campaign:
     campaign = Campaign(
         Box({"x": (0.0, 4.0)}),
         {"name": "wiski", "grid_size": 12},
-        "qlogei",  # the default depends on measured seconds
+        "qlogei",
         store=store,
         seed=1,
         budget=BUDGET,

@@ -58,7 +58,7 @@ def test_two_hundred_trials_at_once(acquisition: str, by: str) -> None:
     "family",
     ["exact", *(pytest.param(f, marks=pytest.mark.slow) for f in ("wiski", "hsgp", "cagp"))],
 )
-@pytest.mark.parametrize("acquisition", ["auto", "thompson", "random", "nipv"])
+@pytest.mark.parametrize("acquisition", ["qlogei", "thompson", "random", "nipv"])
 def test_five_thousand_trials_at_once(acquisition: str, family: str) -> None:
     asked(begun(acquisition, family), 5000)
 

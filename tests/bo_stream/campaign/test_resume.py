@@ -25,7 +25,7 @@ def begun(url: str | Database, **options: Any) -> Campaign:
     return Campaign(
         Box({"x": (0.0, 4.0)}),
         {"name": "wiski", "grid_size": 12},
-        "qlogei",  # the default depends on measured seconds
+        "qlogei",
         goal="minimise",
         store=url,
         seed=1,
