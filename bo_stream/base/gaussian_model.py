@@ -358,13 +358,15 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
             return None
         low, width = inputs
         unit = process.functions.lengths(self._lengths()) * width
-        box = width if self.bounds is None else (self.bounds[1] - self.bounds[0]).double().numpy()
+        if self.bounds is not None:
+            lower, upper = self.bounds.double().numpy(force=True)
+            unit = np.minimum(unit, upper - lower)
         about = (0.0, 1.0) if outcomes is None else (float(outcomes.means), float(outcomes.stdvs))
-        return ExpandedProcess(process, np.minimum(unit, box), low, width, *about)
+        return ExpandedProcess(process, unit, low, width, *about)
 
     def _lengths(self) -> Array:
         """The kernel's shortest lengthscale along each of its inputs, infinite for none."""
-        return shortest_lengths(self.covar_module)
+        return shortest_lengths(self.covar_module, self._dim)
 
     def transformed(self, X: Tensor) -> Tensor:
         """Raw points ``batch x q x d``, checked, in transformed space, float64.

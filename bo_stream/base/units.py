@@ -275,7 +275,7 @@ def affine(transform: InputTransform | None, dim: int) -> tuple[Array, Array] | 
     if not whole or transform.reverse or not transform.transform_on_eval:
         return None
     parts = cast(Tensor, transform.offset), cast(Tensor, transform.coefficient)
-    low, width = (part.detach().double().numpy().reshape(-1) for part in parts)
+    low, width = (part.double().reshape(-1).numpy(force=True) for part in parts)
     return low, width
 
 

@@ -265,7 +265,7 @@ class PlacedFunctions(Functions):
 
     def lengths(self, lengthscales: Array) -> Array:
         """As `Functions`."""
-        return 1.0 / np.abs(self.slopes / lengthscales[:, None]).max(0)
+        return 1.0 / np.abs(self.slopes / lengthscales[: len(self.slopes), None]).max(0)
 
     def values(self, X: Array) -> Array:
         """As `Functions`."""
@@ -278,22 +278,6 @@ class PlacedFunctions(Functions):
 
 
 # -- prior covariances ---------------------------------------------------------------------------
-
-
-class Covariance(Protocol):
-    """A prior covariance ``k(x, z)``."""
-
-    def diagonal(self, X: Array) -> Array:
-        """Variances at ``p x d``, ``p``."""
-
-    def functions(self, Z: Array) -> Functions:
-        """The covariances with points ``s x d``."""
-
-    def between(self, X: Array) -> tuple[Array, Pull]:
-        """Those of the points of each batch, ``R x q x d``, with each other: ``R x q x q``; and the
-        gradient in the points from a symmetric gradient M that counts each pair once in each row:
-        ``sum_j M_ij dk(x_i, x_j)/dx_i``.
-        """
 
 
 @dataclass(frozen=True)
@@ -311,15 +295,17 @@ class RadialCovariance:
     nu: float
 
     def diagonal(self, X: Array) -> Array:
-        """As `Covariance`."""
+        """Variances at points ``p x d``, ``p``."""
         return np.full(len(X), self.variance)
 
     def functions(self, Z: Array) -> Functions:
-        """As `Covariance`."""
+        """The covariances with points ``s x d``."""
         return RadialFunctions(self, Z * self.inverse)
 
     def between(self, X: Array) -> tuple[Array, Pull]:
-        """As `Covariance`."""
+        """Those of the points of each batch, ``R x q x d``, with each other: ``R x q x q``; and the
+        gradient in the points from a symmetric M: ``sum_j M_ij dk(x_i, x_j)/dx_i``.
+        """
         U = X * self.inverse
         gaps = U[:, :, None] - U[:, None]
         K, falling = self.of_squares((gaps * gaps).sum(-1))
@@ -407,17 +393,17 @@ class ProductCovariance:
     variance: float
 
     def diagonal(self, X: Array) -> Array:
-        """As `Covariance`."""
+        """As `RadialCovariance`."""
         squares = [np.einsum("pr,pr->p", t, t) for t in self._at(X)]
         return self.variance * reduce(np.multiply, squares)
 
     def functions(self, Z: Array) -> Functions:
-        """As `Covariance`."""
+        """As `RadialCovariance`."""
         at = zip(self.roots, self._at(Z), strict=True)
         return ProductFunctions([root.times(t.T) for root, t in at], None, self.variance)
 
     def between(self, X: Array) -> tuple[Array, Pull]:
-        """As `Covariance`."""
+        """As `RadialCovariance`."""
         factors, slopes = [], []
         for k, root in enumerate(self.roots):
             t, s = (part.reshape(*X.shape[:2], -1) for part in root(X[..., k].ravel(), True))
@@ -439,6 +425,10 @@ class ProductCovariance:
 
     def _at(self, X: Array) -> list[Array]:
         return [root(x, False)[0] for root, x in zip(self.roots, X.T, strict=True)]
+
+
+Covariance = RadialCovariance | ProductCovariance
+"""A prior covariance ``k(x, z)``."""
 
 
 def pivoted_root(K: Array) -> Array:
@@ -533,19 +523,6 @@ Onto = Callable[[Array], tuple[Array, Array | float]]
 """From gradients in sums, symmetric, to gradients in ``a`` and, directly, in the points."""
 
 
-class Sums(Protocol):
-    """Sums over points t of weighted products of covariances, ``sum_t w_t cov(x, t) cov(t, z)``."""
-
-    def between(self, X: Array, A: Array, R: int) -> tuple[Array, Onto]:
-        """Those within each of R batches of points, ``R x q x q``.
-
-        Args:
-            X: All points, ``p x d``.
-            A: ``a`` there, ``p x r``.
-            R: Number of batches.
-        """
-
-
 @dataclass(frozen=True)
 class FeatureSums:
     """Sums of a process without a prior.
@@ -557,7 +534,13 @@ class FeatureSums:
     N: Array
 
     def between(self, X: Array, A: Array, R: int) -> tuple[Array, Onto]:
-        """As `Sums`: O(r^2) a point."""
+        """Those within each of R batches of points, ``R x q x q``: O(r^2) a point.
+
+        Args:
+            X: All points, ``p x d``.
+            A: ``a`` there, ``p x r``.
+            R: Number of batches.
+        """
         rows = A @ self.N
         return _grouped(A, rows, R), lambda M: (_spread(M, rows), 0.0)
 
@@ -577,7 +560,7 @@ class PointSums:
     coefficients: Array
 
     def between(self, X: Array, A: Array, R: int) -> tuple[Array, Onto]:
-        """As `Sums`: O(P (d + r)) a point."""
+        """As `FeatureSums`: O(P (d + r)) a point."""
         K, back = self.functions.sloped(X)
         C = K + A @ self.coefficients
         weighted = C * self.weights
@@ -587,6 +570,10 @@ class PointSums:
             return bar @ self.coefficients.T, back(bar)
 
         return _grouped(C, weighted, R), onto
+
+
+Sums = FeatureSums | PointSums
+"""Sums over points t of weighted products of covariances, ``sum_t w_t cov(x, t) cov(t, z)``."""
 
 
 @dataclass(frozen=True)
@@ -640,10 +627,6 @@ class ExpandedProcess:
         mean += self.shift + self.scale * self.process.constant
         return mean
 
-    def means(self, X: Array) -> Array:
-        """Means at points ``p x d``, ``p``."""
-        return self._means(self.process.functions.values(self._transformed(X)))
-
     def marginals(self, X: Array) -> tuple[Array, Array]:
         """Means and variances at points ``p x d``, ``p`` each: O(r^2) a point.
 
@@ -652,7 +635,7 @@ class ExpandedProcess:
         own, Z = self.process, self._transformed(X)
         B = own.functions.values(Z)
         A = own.rows(B)
-        if own.prior is None and not isinstance(own.W, float):
+        if own.prior is None:
             single = A.astype(np.float32)
             variance = np.einsum("pr,pr->p", single @ self._single, single).astype(np.float64)
         else:

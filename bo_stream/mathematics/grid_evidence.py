@@ -23,7 +23,7 @@ from torch import Size, Tensor
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.autograd import attach, lasting_property, leaf, pullback
 from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
-from bo_stream.mathematics.expanded import Covariance
+from bo_stream.mathematics.expanded import Covariance, Expansion
 from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridFeatures, GridState, NodeFeatures
 from bo_stream.mathematics.grid_kernel import (
     CholeskyRoot,
@@ -68,6 +68,8 @@ TRUNCATED_FROM = 500
 TOLERATED = 1.5
 """Variance left out, in units of the noise variance of all observations pooled. The evidence is
 off by less than a hundredth of this."""
+MOST_ROOTS = 1500
+"""Nodes up to which a kernel that is no product is factorised for a search."""
 LEFT_OUT = 1e-6
 """Variance left out of sums over points, in units of the smallest noise variance."""
 SEPARABLE = 0.5
@@ -323,6 +325,12 @@ class DataProcess(Process):
         L = chol_psd(phi.mT @ phi + torch.eye(basis.size).to(phi))
         v = torch.cholesky_solve(phi.mT @ e, L).squeeze(-1)
         return Process(None, basis, None, L, v, self.mean)
+
+    @lasting_property
+    def expansion(self) -> Expansion | None:
+        """As for any process; on features for a kernel that is no product, and not too many."""
+        form = self if self.kernel.product else self.for_sums(MOST_ROOTS)
+        return super().expansion if form is self else form.expansion
 
     @property
     def has_moments(self) -> bool:

@@ -177,16 +177,18 @@ def stationary(kernel: Kernel, dim: int) -> Scaled | None:
     return found if sizes == {1} and found.base.lengthscale.shape[-1] in (1, dim) else None
 
 
-def shortest_lengths(kernel: Kernel) -> NDArray[np.float64]:
-    """The shortest lengthscale of the parts of a kernel along each input they have, ``d``; one
-    number if they have one for all, and infinite without any.
+def shortest_lengths(kernel: Kernel, dim: int) -> NDArray[np.float64]:
+    """The shortest lengthscale of the parts of a kernel along each of at most ``dim`` inputs,
+    ``dim``; infinite along others.
     """
-    lengths = np.full(1, math.inf)
+    lengths = np.full(dim, math.inf)
     for part in kernel.modules():
         if isinstance(part, Kernel) and part.has_lengthscale:
-            own = part.lengthscale.detach().double().reshape(-1, part.lengthscale.shape[-1])
-            if part.active_dims is None:
-                lengths = np.minimum(lengths, own.amin(0).numpy())
+            value = part.lengthscale
+            own = value.double().reshape(-1, value.shape[-1]).amin(0).numpy(force=True)
+            every = slice(len(own) if len(own) > 1 else None)
+            index = every if part.active_dims is None else part.active_dims.numpy(force=True)
+            lengths[index] = np.minimum(lengths[index], own)
     return lengths
 
 
