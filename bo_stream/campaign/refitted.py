@@ -144,7 +144,6 @@ class ModelProcess:
 
     model: Model
 
-    has_moments: ClassVar[bool] = False
     expansion: ClassVar[None] = None
 
     def at(self, X: Tensor) -> ModelPoints:

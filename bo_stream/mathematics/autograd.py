@@ -22,19 +22,13 @@ from torch import Tensor
 from bo_stream.errors import UnsupportedError
 
 __all__ = [
-    "Pullback",
     "attach",
     "lasting",
     "lasting_property",
-    "leaf",
-    "pullback",
     "refused",
     "traced",
     "twice",
 ]
-
-Pullback = Callable[[Tensor], Tensor]
-"""From gradients in some coordinates of points to gradients in the points."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,23 +57,6 @@ class lasting_property(cached_property[R]):
 
     def __init__(self, function: Callable[[Any], R]) -> None:
         super().__init__(lasting(function))
-
-
-def leaf(X: Tensor, slopes: bool) -> Tensor:
-    """The detached points, with gradient if derivatives are wanted."""
-    return X.detach().requires_grad_(slopes)
-
-
-def pullback(places: Tensor, points: Tensor) -> Pullback:
-    """The function from gradients in places to gradients in the points, a `leaf`."""
-
-    def back(bar: Tensor) -> Tensor:
-        if places is points:
-            return bar
-        (result,) = torch.autograd.grad(places, points, bar, retain_graph=True)
-        return result
-
-    return back
 
 
 def traced(

@@ -21,6 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Self, cast
 
 import numpy as np
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.mathematics.autograd import Pullback, lasting_property, leaf, pullback, twice
+from bo_stream.mathematics.autograd import lasting_property, twice
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import (
     CubicTable,
@@ -38,7 +39,6 @@ from bo_stream.mathematics.expanded import (
     NodeFunctions,
     ProductFunctions,
 )
-from bo_stream.mathematics.joint import sloped_product
 from bo_stream.mathematics.shapes import nested, shaped
 from bo_stream.mathematics.sums import BufferedStatistics
 
@@ -156,49 +156,32 @@ class Grid:
         return X
 
     def interpolate(self, X: Tensor) -> Interpolation:
-        """Interpolation rows at points ``batch x q x d``; differentiable in X.
-
-        Raises:
-            BoundsError: as `cubics`.
-        """
-        start, weights = self.cubics(self.place(X), slopes=False)
-        return Interpolation(self.sizes, start, weights.squeeze(-2))
-
-    def cubics(self, places: Tensor, *, slopes: bool) -> tuple[Tensor, Tensor]:
-        """Keys' cubic weights (a = -1/2) in each dimension, differentiable.
-
-        Args:
-            places: Coordinates on the grid, ``batch x q x d``.
-            slopes: Whether to return derivatives, too.
-
-        Returns:
-            The index of the first of four neighbouring nodes, ``batch x q x d``, and their weights
-            before the derivatives of these, ``batch x q x d x (1 | 2) x 4``.
+        """Interpolation rows at points ``batch x q x d``, by Keys' cubics (a = -1/2) in each
+        dimension; differentiable in X.
 
         Raises:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
+        places = self.place(X)
         origin, step, low, high, last = self._frame.to(places).unbind()
         t = (places - origin) / step
         cell = t.detach().clamp(low, high).floor_()
         s = t - cell
         self._check_inside(s.detach())
         start = torch.minimum((cell - 1.0).clamp_min_(0.0), last)
-        s2, one = s * s, torch.ones_like(s)
-        powers = [torch.stack([s2 * s, s2, s, one], -1)]
-        if slopes:
-            rising = torch.stack([3.0 * s2, 2.0 * s, one, torch.zeros_like(s)], -1)
-            powers.append(rising / step.unsqueeze(-1))
+        s2 = s * s
+        powers = torch.stack([s2 * s, s2, s, torch.ones_like(s)], -1)
         table = CUBICS.to(places)[(cell - start).long()]
-        return start.long(), torch.stack(powers, -2) @ table.mT
+        weights = (table @ powers.unsqueeze(-1)).squeeze(-1)
+        return Interpolation(self.sizes, start.long(), weights)
 
-    def axes_at(self, places: Tensor, *, slopes: bool) -> Tensor:
-        """As `cubics`, with zeros for all other nodes: ``d x batch x q x (1 | 2) x max(g_k)``."""
-        start, weights = self.cubics(places, slopes=slopes)
-        index = start[..., None, None] + torch.arange(REACH, device=start.device)
-        rows = weights.new_zeros(*weights.shape[:-1], max(self.sizes))
-        return rows.scatter(-1, index.expand(weights.shape), weights).movedim(-3, 0)
+    def axes_at(self, X: Tensor) -> Tensor:
+        """As `interpolate`, with zeros for all other nodes: ``d x batch x q x max(g_k)``."""
+        near = self.interpolate(X)
+        index = near.start.unsqueeze(-1) + torch.arange(REACH, device=near.start.device)
+        rows = near.weights.new_zeros(*near.weights.shape[:-1], max(self.sizes))
+        return rows.scatter(-1, index, near.weights).movedim(-2, 0)
 
     def table(self, k: int, values: Array) -> CubicTable:
         """Functions interpolated along one axis, from their values at its nodes.
@@ -296,7 +279,7 @@ class Interpolation:
     @property
     def weight(self) -> Tensor:
         """Their weights, ``batch x q x 4^d``, differentiable."""
-        return outer(self.weights.unsqueeze(-2)).squeeze(-2)
+        return outer(self.weights)
 
     def transpose_times(self, values: Tensor, m: int) -> Tensor:
         """``W' values`` for ``o x q`` values, unbatched: ``o x m``."""
@@ -316,7 +299,7 @@ class Interpolation:
             pairs = REACH * start.unsqueeze(-1) + ((REACH - 1) * left + right)
             products = rows[..., left] * rows[..., right]
             products[:, 0] *= r.unsqueeze(-1)
-            index, value = numbered(pairs.unbind(1), counts), outer(products.unsqueeze(-2))
+            index, value = numbered(pairs.unbind(1), counts), outer(products)
             A.index_add_(0, index.flatten(), value.flatten())
 
 
@@ -329,22 +312,8 @@ def numbered(indices: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
 
 
 def outer(weights: Tensor) -> Tensor:
-    """Products over dimensions of weights and of their derivatives.
-
-    Args:
-        weights: As of `Grid.cubics`, ``... x d x (1 | 2) x k``.
-
-    Returns:
-        ``... x (1 + d) x k^d``: the products, and their derivatives in each dimension; or ``... x 1
-        x k^d``.
-    """
-    rows, *others = weights.unbind(-3)
-    for along in others:
-        value, *slopes = along.unsqueeze(-2).split(1, -3)
-        left = rows.unsqueeze(-1)
-        products = [left * value, *(left[..., :1, :, :] * slope for slope in slopes)]
-        rows = (torch.cat(products, -3) if slopes else products[0]).flatten(-2)
-    return rows
+    """Products over dimensions, ``... x d x k`` to ``... x k^d``."""
+    return reduce(lambda a, b: (a.unsqueeze(-1) * b.unsqueeze(-2)).flatten(-2), weights.unbind(-2))
 
 
 def _check_dim(sizes: Sequence[int]) -> None:
@@ -379,28 +348,12 @@ class GridFeatures(ABC):
         """The features in numpy, with derivatives; None if they have no closed form."""
 
     @abstractmethod
-    def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
-        """Features with their derivatives or without, ``batch x q x (1 + d | 1) x f``.
-
-        Args:
-            places: Coordinates on the grid, ``batch x q x d``.
-            slopes: Whether to return derivatives.
-        """
+    def features(self, X: Tensor) -> Tensor:
+        """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
 
     def beside(self, other: GridFeatures) -> Self:
         """These features and others on the same grid."""
         return replace(self, values=torch.cat([self.values, other.values], -1))
-
-    def features(self, X: Tensor) -> Tensor:
-        """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
-        return self.rows_at(self.grid.place(X), slopes=False).squeeze(-2)
-
-    def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
-        """As `FeatureMap.sloped`."""
-        with torch.enable_grad():
-            points = leaf(X, True)
-            places = self.grid.place(points)
-        return self.rows_at(places.detach(), slopes=True), pullback(places, points)
 
 
 @dataclass(frozen=True)
@@ -425,12 +378,12 @@ class ProductFeatures(GridFeatures):
         tables = [self.grid.table(k, V[:size]) for k, (V, size) in enumerate(values)]
         return self.grid.placed(ProductFunctions(tables, self.columns.numpy()))
 
-    def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+    def features(self, X: Tensor) -> Tensor:
         """As in `GridFeatures`: O(n_k d) per point and feature."""
-        axes = self.grid.axes_at(places, slopes=slopes)
+        axes = self.grid.axes_at(X)
         along = (axes.flatten(1, -2) @ self.values).unflatten(1, axes.shape[1:-1])
         pairs = zip(along, self.columns, strict=True)
-        return sloped_product([factors.index_select(-1, column) for factors, column in pairs])
+        return reduce(torch.mul, (factors.index_select(-1, column) for factors, column in pairs))
 
 
 class NodeFeatures(GridFeatures):
@@ -444,25 +397,23 @@ class NodeFeatures(GridFeatures):
         starts = [grid.starts(k) for k in axes]
         return grid.placed(NodeFunctions(weights, starts, self.values.numpy(), grid.sizes))
 
-    def rows_at(self, places: Tensor, *, slopes: bool) -> Tensor:
+    def features(self, X: Tensor) -> Tensor:
         """As in `GridFeatures`: O(4^d) per point and feature."""
-        return self.interpolated(*self.grid.cubics(places, slopes=slopes))
+        return self.interpolated(self.grid.interpolate(X))
 
-    def interpolated(self, start: Tensor, weights: Tensor) -> Tensor:
-        """As `rows_at`, from what `Grid.cubics` gives at the places."""
-        index = Interpolation(self.grid.sizes, start, weights).index
-        rows = outer(weights)
-        flat = index.unsqueeze(-2).expand(rows.shape).reshape(-1, rows.shape[-1])
+    def interpolated(self, W: Interpolation) -> Tensor:
+        """As `features`, from the interpolation rows of the points."""
+        index = W.index.reshape(-1, W.index.shape[-1])
 
-        def summed(rows: Tensor) -> Tensor:
-            sums = F.embedding_bag(
-                flat, self.values, per_sample_weights=rows.reshape(flat.shape), mode="sum"
-            )
-            return sums.view(*rows.shape[:-1], self.values.shape[-1])
+        def summed(weight: Tensor) -> Tensor:
+            flat = weight.reshape(index.shape)
+            sums = F.embedding_bag(index, self.values, per_sample_weights=flat, mode="sum")
+            return sums.view(*weight.shape[:-1], self.values.shape[-1])
 
-        if rows.requires_grad:
-            return twice(summed, lambda rows: rows @ self.values[index], rows)
-        return summed(rows)
+        def plain(weight: Tensor) -> Tensor:
+            return (weight.unsqueeze(-2) @ self.values[W.index]).squeeze(-2)
+
+        return twice(summed, plain, W.weight) if W.weight.requires_grad else summed(W.weight)
 
 
 # -- sums over the nodes -------------------------------------------------------------------------

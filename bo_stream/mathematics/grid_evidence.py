@@ -21,7 +21,7 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.mathematics.autograd import attach, lasting_property, leaf, pullback
+from bo_stream.mathematics.autograd import attach, lasting_property
 from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
 from bo_stream.mathematics.expanded import Covariance, Expansion
 from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridFeatures, GridState, NodeFeatures
@@ -36,7 +36,6 @@ from bo_stream.mathematics.grid_kernel import (
     prior_covariance,
     whole_roots,
 )
-from bo_stream.mathematics.joint import Moments
 from bo_stream.mathematics.kernels import Prior, from_origin, is_product
 from bo_stream.mathematics.linalg import chol_psd, flushed
 from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Path, Process
@@ -254,8 +253,7 @@ class GridBasis(KernelBasis):
     def __call__(self, X: Tensor) -> Tensor:
         """O(n) kernel values per point, or O(4^d n) for a kernel that is no product."""
         if self.kernel.product:
-            places = self.kernel.grid.place(X.unsqueeze(-3))
-            return self.kernel.between(self.kernel.rows(places, slopes=False), self._seen)
+            return self.kernel.between(self.kernel.rows(X.unsqueeze(-3)), self._seen)
         sizes = self.kernel.batch_shape.numel(), len(self.Z)
         return self._seen.features(X).unflatten(-1, sizes).movedim(-2, -3)
 
@@ -263,20 +261,12 @@ class GridBasis(KernelBasis):
         """The kernel in numpy, if it is a product."""
         return self.kernel.covariance()
 
-    def sloped(self, rows: Any) -> Tensor:
-        """Values of one output with their derivatives or without, ``batch x q x (1 + d | 1) x n``,
-        from the kernel's rows at the points.
-        """
-        if self.kernel.product:
-            return self.kernel.sloped(rows, self._seen)
-        return self._seen.interpolated(*rows)
-
     @lasting_property
     def _seen(self) -> Any:
         """Rows at the observations; for a kernel that is no product, covariances with the nodes."""
         kernel, grid = self.kernel, self.kernel.grid
         if kernel.product:
-            return kernel.rows(grid.place(self.Z), slopes=False)
+            return kernel.rows(self.Z)
         table = kernel.parts[0].reshape(kernel.batch_shape.numel(), -1)
         half = covariance_with_nodes(table, grid.interpolate(self.Z))
         return NodeFeatures(grid, half.flatten(0, 1).mT.contiguous())
@@ -331,33 +321,6 @@ class DataProcess(Process):
         """As for any process; on features for a kernel that is no product, and not too many."""
         form = self if self.kernel.product else self.for_sums(MOST_ROOTS)
         return super().expansion if form is self else form.expansion
-
-    @property
-    def has_moments(self) -> bool:
-        """Of one output."""
-        return len(self.u) == 1
-
-    def moments(self, X: Tensor, *, slopes: bool, across: Any | None = None) -> Moments:
-        """O(n^2) per point."""
-        kernel = self.kernel
-        with torch.set_grad_enabled(slopes):
-            points = leaf(X, slopes)
-            places = kernel.grid.place(points)
-        rows = kernel.rows(places.detach(), slopes=slopes)
-        a, prior = self.basis.sloped(rows), kernel.sloped(rows, rows)
-        R = cast(Tensor, self.R)[0]
-        flat = torch.linalg.solve_triangular(R, a.flatten(0, -2).mT, upper=False)
-        a = flat.mT.reshape(a.shape)
-        means, cov = a @ self.u[0], a.flatten(-3, -2) @ a[..., 0, :].mT
-        means[..., 0] += self.mean[0]
-        cov = prior - cov.unflatten(-2, a.shape[-3:-1])
-        others = None
-        if across is not None:
-            at = kernel.rows(kernel.grid.place(across.X), slopes=False)
-            others = kernel.sloped(rows, at) - a @ across.rows[0].mT
-        if not slopes:
-            return Moments(means[..., 0], cov[..., 0, :], across=others)
-        return Moments.of(means, cov, pullback(places, points), others)
 
 
 # -- how fine a grid must be ---------------------------------------------------------------------

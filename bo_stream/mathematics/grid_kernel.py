@@ -38,7 +38,6 @@ from bo_stream.mathematics.grid import (
     matrix_of,
     outer,
 )
-from bo_stream.mathematics.joint import sloped_product
 from bo_stream.mathematics.kernels import from_origin, is_product, product_factors
 from bo_stream.mathematics.linalg import flushed
 
@@ -167,68 +166,45 @@ class GridKernel(Kernel):
         roots = [self.grid.table(k, pivoted_root(K)) for k, K in enumerate(each)]
         return ProductCovariance(roots, float(amplitude))
 
-    def rows(self, places: Tensor, *, slopes: bool) -> Any:
-        """Interpolation rows at coordinates on the grid, as `sloped` takes them."""
-        own = self.grid.axes_at if self.product else self.grid.cubics
-        return own(places, slopes=slopes)
-
-    def sloped(self, rows: Any, others: Any) -> Tensor:
-        """Values of one output with their derivatives in the first points, or without.
-
-        Args:
-            rows: Rows of the points, with derivatives or without.
-            others: Rows of p others.
-
-        Returns:
-            ``batch x q x (1 + d | 1) x p``.
-        """
-        if not self.product:
-            return self._pairs(rows, others, diag=False).mT
-        amplitude, *factors = self.parts
-        values = []
-        for a, K, b in zip(rows, factors, others[..., 0, :], strict=True):
-            size = K.shape[-1]
-            along = a[..., :size].flatten(-3, -2) @ (K @ b[..., :size].mT)
-            values.append(along.unflatten(-2, a.shape[-3:-1]))
-        return sloped_product([amplitude * values[0], *values[1:]])
+    def rows(self, X: Tensor) -> Any:
+        """Interpolation rows at points, as `between` takes them."""
+        return self.grid.axes_at(X) if self.product else self.grid.interpolate(X)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values at points ``batch x (1 x) q x d``."""
-        left = right = self.rows(self.grid.place(x1), slopes=False)
+        left = right = self.rows(x1)
         if x1 is not x2:
-            right = self.rows(self.grid.place(x2), slopes=False)
+            right = self.rows(x2)
         return self.between(left, right, diag=diag)
 
     def between(self, left: Any, right: Any, *, diag: bool = False) -> Tensor:
-        """As `forward`, from `rows` without derivatives."""
+        """As `forward`, from `rows`."""
         if not self.product:
-            values = self._pairs(left, right, diag=diag)[..., 0]
+            values = self._pairs(left, right, diag=diag)
             return values.squeeze(-1) if diag else values
         amplitude, *factors = self.parts
         total = amplitude[..., None] if diag else amplitude[..., None, None]
-        for a, K, b in zip(left.squeeze(-2), factors, right.squeeze(-2), strict=True):
+        for a, K, b in zip(left, factors, right, strict=True):
             half, b = a[..., : K.shape[-1]] @ K, b[..., : K.shape[-1]]
             total = total * ((half * b).sum(-1) if diag else half @ b.mT)
         return total
 
-    def _pairs(
-        self, rows: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], *, diag: bool
-    ) -> Tensor:
-        """Values at pairs of points, ``batch x (o x) q x p x (1 + d | 1)``: O(7^d) each.
+    def _pairs(self, rows: Interpolation, others: Interpolation, *, diag: bool) -> Tensor:
+        """Values at pairs of points, ``batch x (o x) q x p``: O(7^d) each.
 
         In each dimension the nodes of two points have seven differences, whose weights are sums.
         With ``diag``, each point has one other, ``p = 1``.
         """
-        (start, weights), (other, right), less = rows, others, 1 - diag
-        start, weights = start.unsqueeze(-2), weights.unsqueeze(-4)
-        other, right = other.unsqueeze(-2 - less), right.unsqueeze(-4 - less)
-        products = (weights.unsqueeze(-1) * right[..., :1, None, :]).flatten(-2)
+        less = 1 - diag
+        weights, right = rows.weights.unsqueeze(-3), others.weights.unsqueeze(-3 - less)
+        products = (weights.unsqueeze(-1) * right.unsqueeze(-2)).flatten(-2)
         of_differences, (table,) = outer(products @ self._same_difference), self.parts
-        index = ((start - other) * self._strides).sum(-1, keepdim=True) + self._near
+        gaps = rows.start.unsqueeze(-2) - others.start.unsqueeze(-2 - less)
+        index = (gaps * self._strides).sum(-1, keepdim=True) + self._near
         if self.batch_shape:
             output = torch.arange(len(table), device=index.device)
             index = index + table.shape[-1] * output.reshape(-1, 1, 1, 1)
-        return (of_differences * table.take(index).unsqueeze(-2)).sum(-1)
+        return (of_differences * table.take(index)).sum(-1)
 
 
 # -- roots ---------------------------------------------------------------------------------------

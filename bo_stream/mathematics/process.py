@@ -38,14 +38,13 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.errors import NoiseError, PrecisionWarning, UnsupportedError
-from bo_stream.mathematics.autograd import Pullback, lasting, lasting_property
+from bo_stream.mathematics.autograd import lasting, lasting_property
 from bo_stream.mathematics.expanded import Covariance, Expansion, Functions, RadialCovariance
 from bo_stream.mathematics.joint import (
     Factors,
     FeatureIntegral,
     Integral,
     Joint,
-    Moments,
     PointIntegral,
     products,
     solved_rows,
@@ -219,17 +218,6 @@ class FeatureMap(Protocol):
 
     def functions(self) -> Functions | None:
         """The features in numpy, with derivatives; None if they have no closed form there."""
-
-    def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
-        """Features and their derivatives in k coordinates, without an autograd graph.
-
-        Args:
-            X: Points, ``batch x q x d``.
-
-        Returns:
-            ``batch x q x (1 + k) x f``, the values first; and a function from gradients in the
-            coordinates to gradients in X.
-        """
 
 
 @dataclass(frozen=True)
@@ -441,39 +429,6 @@ class Process:
         even = bool((pivots[-1:] < FOLDED * pivots[:1]).all())
         return made.folded() if even and len(T) == r else made
 
-    @property
-    def has_moments(self) -> bool:
-        """Whether `moments` has values: on features, of one output."""
-        return self.kernel is None and len(self.u) == 1
-
-    def moments(self, X: Tensor, *, slopes: bool, across: Joint | None = None) -> Moments:
-        """Mean and covariance at points ``batch x q x d``, with derivatives in closed form, where
-        `has_moments`: O(r^2) per point.
-
-        Args:
-            X: Points; their graph is not followed.
-            slopes: Whether to return derivatives.
-            across: The joint posterior at p other points, to return covariances with them too.
-        """
-        basis, u = cast(FeatureBasis, self.basis), self.u[0]
-        others = None if across is None else across.coefficients[0].mT.contiguous()
-        if not slopes:
-            a = self.at(X)
-            rows = a.rows[..., 0, :, :]
-            to_others = None if others is None else (rows @ others).unsqueeze(-2)
-            mean, cov = a.mean[..., 0, :], a.covariance(a)[..., 0, :, :]
-            return Moments(mean, cov, across=to_others)
-        rows, back = basis.features.sloped(X)
-        rows = rows * basis.scale[0]
-        spread = phi = rows[..., 0, :]
-        if self.L is not None:
-            half = solved_rows(self.L, phi.unsqueeze(-3))
-            spread = solved_rows(self.L.mT, half, upper=True)[..., 0, :, :]
-        crossed = (rows.flatten(-3, -2) @ spread.mT).unflatten(-2, rows.shape[-3:-1])
-        means = rows @ u
-        means[..., 0] += self.mean[0]
-        return Moments.of(means, crossed, back, None if others is None else rows @ others)
-
 
 def conditioned_on(
     process: PosteriorProcess, X: Tensor, Y: Tensor, noise: Tensor
@@ -584,17 +539,6 @@ class ConditionedProcess:
             return None
         _, L, r = self.factors
         return base.conditioned(self.X.numpy(), L[0].numpy(), r[0, :, 0].numpy())
-
-    @property
-    def has_moments(self) -> bool:
-        """Where the base has them, given data without batch."""
-        return self.factors is not None and self.base.has_moments
-
-    def moments(self, X: Tensor, *, slopes: bool) -> Moments:
-        """As those of the base."""
-        f, L, r = self._factored()
-        base = cast(Process, self.base).moments(X, slopes=slopes, across=f)
-        return base.conditioned(L[0], r[0, :, 0])
 
     def plus(self, path: Path, at: Joint, weights: Tensor) -> Path:
         """A function plus ``cov(x, z) w``, as for the base."""

@@ -31,7 +31,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.autograd import Pullback, lasting_property
+from bo_stream.mathematics.autograd import lasting_property
 from bo_stream.mathematics.expanded import Functions, ProductFunctions, SineTable
 from bo_stream.mathematics.kernels import Scaled, scaled
 from bo_stream.mathematics.shapes import shaped
@@ -182,13 +182,6 @@ class Basis:
         """The functions at points ``batch x q x d``: ``batch x q x f``, differentiable."""
         factors = self.factors(X.reshape(-1, X.shape[-1]), 1)
         return reduce(torch.mul, factors)[0].mT.unflatten(0, X.shape[:-1])
-
-    def sloped(self, X: Tensor) -> tuple[Tensor, Pullback]:
-        """As `FeatureMap.sloped`, with derivatives in the points themselves."""
-        rows, *others = self.factors(X.reshape(-1, X.shape[-1]), 2)
-        for value, slope in others:
-            rows = torch.cat([rows * value, rows[:1] * slope])
-        return rows.permute(2, 0, 1).unflatten(0, X.shape[:-1]), lambda bar: bar
 
 
 def least_indices(

@@ -184,8 +184,7 @@ class WholenessContract(Contract):
             built.fit(2)
             process, inner = model.process(), model.transformed(X)
             process.at(inner).operator()
-            if process.has_moments:
-                process.moments(inner, slopes=False)
+            model.expanded()
             process.path(torch.Size([2]))(inner)
             process.mean_function()(inner)
             process.integral(inner, weights)

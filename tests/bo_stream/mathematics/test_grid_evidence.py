@@ -20,7 +20,7 @@ from bo_stream.mathematics.grid_evidence import (
 from bo_stream.mathematics.grid_kernel import CholeskyRoot, Eigenbasis
 from bo_stream.mathematics.joint import FeatureIntegral
 from bo_stream.mathematics.kernels import product_factors
-from bo_stream.mathematics.process import Process, conditioned_on
+from bo_stream.mathematics.process import conditioned_on
 from bo_stream.testing.base import close
 from tests.bo_stream.mathematics.grid_cases import (
     KERNELS,
@@ -139,30 +139,6 @@ def test_sample_functions_have_the_posteriors_moments(route: str) -> None:
     at_Z = process.at(Z)
     close(draws.mean(0), at_Z.mean[0], 0.02)
     close(draws.T.cov(), at_Z.covariance(at_Z)[0], 0.02)
-
-
-@pytest.mark.parametrize("name", ["RBF", "Matern"])
-@pytest.mark.parametrize("route", ROUTES)
-def test_moments_in_closed_form(name: str, route: str) -> None:
-    """They agree with the joint posterior, with their derivatives, also given more points."""
-    own = Stream(kernel(name, 2), (14, 12), n=45, route=route)
-    process = own.process()
-    assert isinstance(process, Process)
-    for _ in range(2):
-        Z = points(15, 2, 9).reshape(5, 3, 2)
-        at_Z, compact = process.at(Z), process.moments(Z, slopes=False)
-        close(compact.mean, at_Z.mean[:, 0], 1e-8)
-        close(compact.covariance, at_Z.covariance(at_Z)[:, 0], 1e-8)
-        sloped = process.moments(Z, slopes=True)
-        Zg = Z.clone().requires_grad_()
-        dist = process.at(Zg)
-        bars = torch.randn(5, 3).double(), torch.randn(5, 3, 3).double()
-        (expected,) = torch.autograd.grad(
-            (dist.mean[:, 0] * bars[0]).sum() + (dist.covariance(dist)[:, 0] * bars[1]).sum(), Zg
-        )
-        close(sloped.pull(*bars), expected, 1e-6)
-        ones = torch.ones(1, 4).double()
-        process = conditioned_on(process, points(4, 2, 5), ones, ones)
 
 
 def test_a_process_that_moves_is_on_features_of_the_nodes() -> None:

@@ -1,12 +1,12 @@
-"""Interpolation weights that come with their derivatives, and what is made of them."""
+"""Functions interpolated from nodes, in torch and in numpy with derivatives."""
 
+import numpy as np
 import pytest
 import torch
 
 from bo_stream.errors import BoundsError
-from bo_stream.mathematics.grid import Grid, NodeFeatures, ProductFeatures, outer
+from bo_stream.mathematics.grid import Grid, NodeFeatures, ProductFeatures
 from bo_stream.mathematics.grid_kernel import Eigenbasis
-from bo_stream.mathematics.joint import sloped_product
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 
 SIZES = {1: (5,), 2: (4, 6), 3: (6, 4, 5)}
@@ -30,22 +30,6 @@ def places(own: Grid) -> torch.Tensor:
 
 @pytest.mark.parametrize("folded", [True, False])
 @pytest.mark.parametrize("d", SIZES)
-def test_weights_and_slopes_are_those_of_interpolate(d: int, folded: bool) -> None:
-    own = grid(d, folded=folded)
-    X = places(own).requires_grad_(True)
-    plain = own.interpolate(X)
-    start, cubics = own.cubics(X.detach(), slopes=True)
-    rows = outer(cubics)
-    assert torch.equal(start, plain.start) and rows.shape == (12, 5, 1 + d, 4**d)
-    torch.testing.assert_close(rows[..., 0, :], plain.weight, rtol=0.0, atol=1e-13)
-    towards = torch.randn(plain.weight.shape, dtype=torch.float64)
-    (slope,) = torch.autograd.grad(plain.weight, X, towards)
-    found = (rows[..., 1:, :] @ towards.unsqueeze(-1)).squeeze(-1)
-    torch.testing.assert_close(found, slope, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("folded", [True, False])
-@pytest.mark.parametrize("d", SIZES)
 def test_products_of_one_dimension_each_are_the_same(d: int, folded: bool) -> None:
     own = grid(d, folded=folded)
     X, most = places(own), max(own.sizes)
@@ -53,12 +37,10 @@ def test_products_of_one_dimension_each_are_the_same(d: int, folded: bool) -> No
     whole = torch.ones(1, 7, dtype=torch.float64)
     for table, size in zip(tables, own.sizes, strict=True):
         whole = (whole.unsqueeze(1) * table[:size]).flatten(0, 1)
-    for slopes in (True, False):
-        both = ProductFeatures(own, tables, torch.arange(7).expand(d, -1)).rows_at(X, slopes=slopes)
-        expected = NodeFeatures(own, whole).rows_at(X, slopes=slopes)
-        torch.testing.assert_close(both, expected, rtol=1e-11, atol=1e-11)
-        values = torch.einsum("bqn,nf->bqf", dense_interpolation(own.interpolate(X)), whole)
-        torch.testing.assert_close(both[..., 0, :], values, rtol=1e-11, atol=1e-11)
+    columns = torch.arange(7).expand(d, -1)
+    dense = torch.einsum("bqn,nf->bqf", dense_interpolation(own.interpolate(X)), whole)
+    for features in (ProductFeatures(own, tables, columns), NodeFeatures(own, whole)):
+        torch.testing.assert_close(features.features(X), dense, rtol=1e-11, atol=1e-11)
 
 
 def test_points_outside_are_refused_everywhere() -> None:
@@ -85,19 +67,13 @@ def test_features_are_differentiable() -> None:
         X = places(own)[:2, 2:].clone().requires_grad_(True)
         assert torch.autograd.gradcheck(features.features, (X,), eps=1e-6, atol=1e-6)
         assert torch.autograd.gradgradcheck(features.features, (X,), eps=1e-6, atol=1e-5)
-        rows, back = features.sloped(X)
-        values = features.features(X)
-        torch.testing.assert_close(rows[..., 0, :], values.detach(), rtol=0.0, atol=1e-13)
+        functions, values = features.functions(), features.features(X).flatten(0, 1)
+        assert functions is not None
+        flat = X.detach().reshape(-1, 3).numpy()
+        found, pull = functions.sloped(flat)
+        torch.testing.assert_close(torch.from_numpy(found), values.detach(), rtol=0.0, atol=1e-13)
+        np.testing.assert_allclose(functions.values(flat), found, rtol=0.0, atol=1e-13)
         bar = torch.linspace(-1.0, 1.0, values.numel(), dtype=torch.float64).view_as(values)
         (slope,) = torch.autograd.grad(values, X, bar)
-        found = back((rows[..., 1:, :] @ bar.unsqueeze(-1)).squeeze(-1))
-        torch.testing.assert_close(found, slope, rtol=1e-11, atol=1e-11)
-
-
-def test_derivatives_of_products() -> None:
-    x = torch.rand(4, 3, dtype=torch.float64)
-    factors = [torch.stack([x[:, k].sin(), x[:, k].cos()], -1).unsqueeze(-1) for k in range(3)]
-    rows = sloped_product(factors).squeeze(-1)
-    jacobian = torch.autograd.functional.jacobian(lambda z: z.sin().prod(-1), x)
-    torch.testing.assert_close(rows[:, 0], x.sin().prod(-1))
-    torch.testing.assert_close(rows[:, 1:], jacobian[range(4), range(4)])
+        pulled = torch.from_numpy(pull(bar.numpy())).view_as(slope)
+        torch.testing.assert_close(pulled, slope, rtol=1e-11, atol=1e-11)
