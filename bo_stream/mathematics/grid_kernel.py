@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -430,5 +430,5 @@ def whole_roots(grid: Grid, parts: Sequence[Tensor]) -> list[Root]:
 
 def features_of(roots: Sequence[Root]) -> GridFeatures:
     """The features of several outputs' roots, side by side."""
-    first, *others = [root.features for root in roots]
-    return reduce(GridFeatures.beside, others, cast(GridFeatures, first))
+    features: list[GridFeatures] = [root.features for root in roots]
+    return reduce(lambda left, right: left.beside(right), features)
