@@ -41,8 +41,6 @@ TYPICAL = 0.2
 """Length over which a function varies, in widths of the box, where it is not known."""
 NEGLIGIBLE = 1e-3
 """Noise variance, in variances of the outcomes, below which a repeated evaluation tells nothing."""
-SAME = 1e-9
-"""Points closer than this share of the width in every input are the same."""
 
 
 @torch.no_grad()
@@ -161,8 +159,9 @@ def maximise_in_turn(
         found, reached = alternate(value, first, domain, lengths, EVALUATIONS, tolerance)
         order = torch.cat([reached, f]).argsort(descending=True, stable=True)
         X = torch.cat([found, X])[order]
-        X = _unseen(X, torch.cat([seen.to(chosen), chosen]), domain)[:1]
-        chosen = torch.cat([chosen, X])
+        new = ~domain.repeats(X, torch.cat([seen.to(chosen), chosen]))
+        X = X[new] if bool(new.any()) else X
+        chosen = torch.cat([chosen, X[:1]])
         if len(chosen) < q:
             parts = [chosen.to(near)] if pending is None else [pending, chosen.to(near)]
             acquisition.set_X_pending(torch.cat(parts))
@@ -188,15 +187,6 @@ def _starts(values: Tensor, spread: int, count: int) -> Tensor:
     others = min(count, len(values)) - len(best)
     first = torch.tensor(best, device=values.device)
     return torch.cat([first, torch.multinomial(weights, others)]) if others > 0 else first[:count]
-
-
-def _unseen(X: Tensor, seen: Tensor, domain: Domain) -> Tensor:
-    """The points that were not seen, in order; all of them if every one was seen."""
-    if not len(seen):
-        return X
-    apart = (X.unsqueeze(-2) - seen).abs() > SAME * domain.width
-    new = apart.any(-1).all(-1)
-    return X[new] if bool(new.any()) else X
 
 
 def repeats_tell(model: Model, domain: Domain) -> bool:

@@ -211,11 +211,9 @@ class NIPV(_OfVariance):
             )
         scales = torch.ones(m, dtype=torch.float64, device=self.mc_points.device)
         for transform in (self.surrogate.outcome_map(), self.posterior_transform):
-            if isinstance(transform, Standardize):
-                scales = scales * transform.stdvs.reshape(-1, m)[0].square().to(scales)
-            elif isinstance(transform, ScalarizedPosteriorTransform):
-                scales = scales * cast(Tensor, transform.weights).square().to(scales)
-            elif transform is not None:
+            if transform is None:
+                continue
+            if not isinstance(transform, Standardize | ScalarizedPosteriorTransform):
                 raise UnsupportedError(
                     "linear outcome and posterior transforms, the same at every point, to one "
                     "output",
@@ -223,6 +221,8 @@ class NIPV(_OfVariance):
                     "Use Standardize and ScalarizedPosteriorTransform, or botorch's "
                     f"{self.elsewhere}.",
                 )
+            factors = transform.stdvs if isinstance(transform, Standardize) else transform.weights
+            scales = scales * cast(Tensor, factors).reshape(-1, m)[0].square().to(scales)
         return scales
 
     def noise(self, X: Tensor) -> Tensor:
@@ -519,13 +519,8 @@ class _Reductions:
         self.scales = acqf.raw_scales() if isinstance(acqf, NIPV) else None
         self.X = model.transformed(points)
         self.chunks = self.X.split(chunk_size)
-        variance, gram = [], []
-        for chunk in self.chunks:
-            self.last = self.process.at(chunk)
-            variance.append(self.last.variance())
-            none = torch.zeros_like(variance[-1])
-            gram.append(none if self.sums is None else self.sums.gram_diagonal(self.last))
-        self.variance, self.gram = torch.cat(variance, -1), torch.cat(gram, -1)  # o x N
+        self.kept = [self.process.at(self.X)] if len(self.chunks) == 1 else None
+        self.variance, self.gram = self._everywhere(None)  # o x N
         self.least = SMALLEST * float(self.variance.max())
         self.r = self.g = self.variance.unsqueeze(-2)[:, :0]  # o x picks x N
         self.value = torch.zeros_like(self.variance[:, :1])  # log det / 2, or minus the sum left
@@ -554,7 +549,7 @@ class _Reductions:
         """Put a row into the batch."""
         at = slice(row, row + 1)
         self.value = self._with_each()[:, at]
-        cov, gram = self._rows(self.process.at(self.X[at]))
+        cov, gram = self._everywhere(self.process.at(self.X[at]))
         root = self._noisy()[:, at].sqrt()
         r = (cov - (self.r[..., at] * self.r).sum(-2)) / root
         h = (gram - (self.r[..., at] * self.g + self.g[..., at] * self.r).sum(-2)) / root
@@ -563,17 +558,19 @@ class _Reductions:
         self.r = torch.cat([self.r, r.unsqueeze(-2)], -2)
         self.g = torch.cat([self.g, g.unsqueeze(-2)], -2)
 
-    def _rows(self, s: Joint) -> tuple[Tensor, Tensor]:
-        """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` of a point and all rows, ``o x N`` each;
-        the joint posterior of a pool of one chunk is kept.
+    def _everywhere(self, s: Joint | None) -> tuple[Tensor, Tensor]:
+        """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` of a point and all rows, ``o x N`` each; or
+        of each row and itself. The joint posterior of a pool of one chunk is kept.
         """
-        one = len(self.chunks) == 1
         cov, gram = [], []
-        for chunk in self.chunks:
-            c = self.last if one else self.process.at(chunk)
-            cov.append(c.covariance(s).squeeze(-1))
-            none = torch.zeros_like(cov[-1])
-            gram.append(none if self.sums is None else self.sums.gram(c, s).squeeze(-1))
+        for c in self.kept or map(self.process.at, self.chunks):
+            cov.append(c.variance() if s is None else c.covariance(s).squeeze(-1))
+            if self.sums is None:
+                gram.append(torch.zeros_like(cov[-1]))
+            elif s is None:
+                gram.append(self.sums.gram_diagonal(c))
+            else:
+                gram.append(self.sums.gram(c, s).squeeze(-1))
         return torch.cat(cov, -1), torch.cat(gram, -1)
 
 

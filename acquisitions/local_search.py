@@ -206,16 +206,10 @@ def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array
     starts = candidates[_roulette(values, rng)]
     function = partial(log_improvement, process)
     X, reached = climb(function, starts, box, scales, EVALUATIONS, TOLERANCE)
-    for x in X[np.argsort(-reached)]:
-        if _distance(process, x) > SAME:
-            return np.asarray(x)
-    return candidates[rng.integers(GLOBAL)]
-
-
-def _distance(process: LatentProcess, x: Array) -> float:
-    """Scaled distance of a point ``d`` to the nearest point observed."""
-    gaps = (process.X - x) / process.lengthscales
-    return float(np.sqrt((gaps * gaps).sum(1).min()))
+    gaps = (X[:, None] - process.X) / process.lengthscales
+    reached[(gaps * gaps).sum(-1).min(-1) <= SAME**2] = -np.inf
+    best = X[reached.argmax()] if reached.max() > -np.inf else candidates[rng.integers(GLOBAL)]
+    return np.asarray(best)
 
 
 def _over_the_box(low: Array, high: Array, rng: np.random.Generator) -> Array:

@@ -118,9 +118,8 @@ class OutcomeAcquisition:
         means, count = posterior.mean, self.objectives
         scale = _spread(means[..., :count])
         limits = [_limit(*one, means) for one in self.constraints]
-        feasible = torch.ones(len(means), dtype=torch.bool, device=means.device)
-        for limit in limits:
-            feasible &= limit(means) <= 0.0
+        broken = torch.stack([torch.zeros_like(means[:, 0]), *(limit(means) for limit in limits)])
+        feasible = (broken <= 0.0).all(0)
         about: dict[str, Any] = {"sampler": sampler, "X_pending": X_pending}
         about["constraints"] = limits or None
         if not feasible.any():

@@ -151,8 +151,7 @@ class Peak:
 def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
     """Maximisers that no fit of less bias contradicts, the one of least expected loss first.
 
-    O(n p^2) for p coefficients: the sums of a window are those of a smaller one and of the shell
-    about it. 0.1 s for 40,000 values of three inputs.
+    O(n p^2) for p coefficients; 0.1 s for 40,000 values of three inputs.
 
     Args:
         X: Points in the unit cube, ``n x d``.
@@ -161,41 +160,42 @@ def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
     """
     degrees = [k for k in DEGREES if len(_powers(X.shape[-1], k)) <= MOST_COEFFICIENTS]
     some = slice(None, None, -(-len(y) // MOST_VALUES))
-    D, y = X[some] - centre, y[some]
-    distances = D.norm(dim=-1)
-    D, y, distances = (values[distances < WINDOWS[0]] for values in (D, y, distances))
-    if not degrees or len(y) < 2:
+    D, y = (X[some] - centre) / WINDOWS[0], y[some]
+    r, order = D.norm(dim=-1).sort()
+    order = order[r < 1.0]
+    if not degrees or len(order) < 2:
         return []
-    powers, scale = _powers(X.shape[-1], degrees[-1]).to(D.device), float(y.std()) + 1e-300
-    D, y = D / WINDOWS[0], (y - y.mean()) / scale
-    found, sums = list[Peak](), None
-    for radius, smaller in zip(WINDOWS[::-1], (0.0, *WINDOWS[:0:-1]), strict=True):
-        shell = (distances < radius) & (distances >= smaller)
-        more = _sums(D[shell], y[shell], powers)
-        sums = more if sums is None else [*map(torch.add, sums, more)]
+    y, scale = y[order], float(y[order].std()) + 1e-300
+    y, found = (y - y.mean()) / scale, list[Peak]()
+    powers = _powers(X.shape[-1], degrees[-1]).to(D.device)
+    rows = _monomials(D[order], powers)
+    for radius in WINDOWS[::-1]:
+        size = radius / WINDOWS[0]  # the monomials' unit becomes the radius of the window
+        n = int((r < size).sum())
+        sums = _sums(rows[:n] * size ** -powers.sum(-1).to(D), r[:n] / size, y[:n])
         for degree in degrees:
-            found += _fitted(sums, centre, radius, degree, scale)
+            found += _fitted(sums, n, centre, radius, degree, scale)
     kept = [peak for peak in found if not any(other.contradicts(peak) for other in found)]
     return sorted(kept, key=lambda peak: peak.loss)
 
 
-def _sums(Z: Tensor, y: Tensor, powers: Tensor) -> list[Tensor]:
-    """Number n of points z, and sums over them of products of monomials f and values y, each of
-    weights 1, |z|^2 and |z|^4: of ``f f'``, ``3 x p x p``, of ``f y``, ``3 x p``, and of ``y^2``.
+def _sums(rows: Tensor, r: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    """Sums over points of products of monomials f and values y with weights ``w = 1 - r^2``: of ``w
+    f f'``, ``w^2 f f'``, ``w f y`` and ``w y^2``.
     """
-    rows, square = _monomials(Z, powers), Z.square().sum(-1)
-    weights = torch.stack([torch.ones_like(square), square, square.square()])
-    A = torch.stack([rows.mT @ (w.unsqueeze(-1) * rows) for w in weights])
-    return [torch.tensor(len(y)), A, (weights * y) @ rows, weights @ y.square()]
+    weights = 1.0 - r.square()
+    weighted = weights.unsqueeze(-1) * rows
+    return rows.mT @ weighted, weighted.mT @ weighted, y @ weighted, weights @ y.square()
 
 
 def _fitted(
-    sums: list[Tensor], centre: Tensor, radius: float, degree: int, scale: float
+    sums: tuple[Tensor, ...], n: int, centre: Tensor, radius: float, degree: int, scale: float
 ) -> list[Peak]:
     """The maximiser of a fit in a window; none without one inside.
 
     Args:
-        sums: Those over the window, with the radius of the largest window as the unit.
+        sums: Those over the window, with its radius as the unit.
+        n: Number of points in it.
         centre: Centre of the window, ``d``.
         radius: Its radius.
         degree: Degree of the polynomial.
@@ -203,19 +203,12 @@ def _fitted(
     """
     powers = _powers(len(centre), degree).to(centre.device)
     p, derivatives = len(powers), _derivatives(len(centre), degree).to(centre)
-    n, A_sums, b_sums, yy = sums
-    if int(n) < LEAST * p:
+    if n < LEAST * p:
         return []
-    size = radius / WINDOWS[0]  # the monomials' unit becomes the radius of the window
-    units = size ** -powers.sum(-1).to(centre)
-    ones, squares, fourths = A_sums[:, :p, :p] * torch.outer(units, units)
-    A = ones - squares / size**2
-    b = (b_sums[0, :p] - b_sums[1, :p] / size**2) * units
+    A, twice, b, left = sums[0][:p, :p], sums[1][:p, :p], sums[2][:p], sums[3]
     inverse = torch.linalg.inv(A + 1e-9 * A.diagonal().mean() * torch.eye(p).to(A))
     coefficients = inverse @ b
-    twice = ones - 2.0 * squares / size**2 + fourths / size**4  # of the squares of the weights
-    left = yy[0] - yy[1] / size**2 - coefficients @ b
-    noise = left / (A[0, 0] - (inverse * twice).sum())
+    noise = (left - coefficients @ b) / (A[0, 0] - (inverse * twice).sum())
     covariance = noise.clamp_min(0.0) * inverse @ twice @ inverse
     slopes = torch.einsum("kij,j->ki", derivatives, coefficients)
     curvatures = torch.einsum("lij,kj->lki", derivatives, slopes)

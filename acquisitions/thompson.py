@@ -68,8 +68,9 @@ TOLERANCE = 1e-5
 """Promised gain at which a climb ends, in transformed units of the outcome."""
 SAME_PEAK = 0.5
 """Distance, in lengthscales, within which two candidates are taken to be on one peak."""
-JITTER = 1e-8
-"""Added to the diagonal of the covariance of candidates, of which some nearly coincide: a share."""
+JITTER, MOST_JITTER = 1e-8, 1e-4
+"""Added to the diagonal of the covariance of candidates, of which some nearly coincide: a share,
+and the largest where rounding errors need more."""
 
 
 class ThompsonSampling:
@@ -386,21 +387,10 @@ def drawn_at(
     Z, values = model.transformed(X), list[Tensor]()
     for process, count in zip(processes, counts, strict=True):
         joint = process.at(Z)
-        L = _root(joint.covariance(joint)[0])
+        L = chol_psd(with_jitter(joint.covariance(joint)[0], JITTER), repair=MOST_JITTER)
         normal = torch.randn(count, len(Z), dtype=L.dtype, device=L.device)
         values.append(joint.mean + normal @ L.mT)
     return torch.cat(values)
-
-
-def _root(C: Tensor) -> Tensor:
-    """A root of a covariance ``P x P``; of its positive part where that is all it has but rounding
-    errors.
-    """
-    try:
-        return chol_psd(with_jitter(C, JITTER), repair=100.0 * JITTER)
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-        values, vectors = torch.linalg.eigh(C)
-        return vectors * values.clamp_min(0.0).sqrt()
 
 
 @torch.no_grad()
