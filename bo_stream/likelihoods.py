@@ -13,8 +13,8 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import scipy  # which imports its parts when they are first used
 import torch
-from scipy import stats
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -334,7 +334,7 @@ class Binomial(Likelihood):
 
     def distribution(self, g: Tensor, size: Tensor) -> Any:
         """Binomial."""
-        return stats.binom(size.long().numpy(force=True), g.sigmoid().numpy(force=True))
+        return scipy.stats.binom(size.long().numpy(force=True), g.sigmoid().numpy(force=True))
 
     def response(self, g: Tensor) -> Tensor:
         """The prevalence."""
@@ -414,7 +414,7 @@ class Poisson(Likelihood):
 
     def distribution(self, g: Tensor, size: Tensor) -> Any:
         """Poisson."""
-        return stats.poisson((size * self.response(g)).numpy(force=True))
+        return scipy.stats.poisson((size * self.response(g)).numpy(force=True))
 
     def response(self, g: Tensor) -> Tensor:
         """The rate of one unit of exposure."""
@@ -478,7 +478,7 @@ class NegativeBinomial(Poisson):
     def distribution(self, g: Tensor, size: Tensor) -> Any:
         """Negative binomial."""
         share = (-self._log_odds(g, size)).sigmoid()
-        return stats.nbinom(self.shape, share.numpy(force=True))
+        return scipy.stats.nbinom(self.shape, share.numpy(force=True))
 
     def information(self, g: Tensor, size: Tensor) -> Tensor:
         """``shape mu / (mu + shape)``."""
@@ -568,7 +568,7 @@ class StudentT(Likelihood):
 
     def distribution(self, g: Tensor, size: Tensor) -> Any:
         """Student's t."""
-        return stats.t(self.df, loc=g.numpy(force=True), scale=size.sqrt().numpy(force=True))
+        return scipy.stats.t(self.df, loc=g.numpy(force=True), scale=size.sqrt().numpy(force=True))
 
     # -- variational sites -----------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class Stage:
             built.
         rule: Chooses trials.
         start: Number of outcomes from which it is used.
-        named: Whether none of this is a user's callable, whose errors are raised.
+        named: Whether none of this is a user's own, given or registered: their errors are raised.
     """
 
     make: Callable[..., StreamingGP]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +13,7 @@ from bo_stream.campaign.options import errors_about
 from bo_stream.campaign.refitted import refitted
 from bo_stream.campaign.settings import Choices, NamedChoice, Settings, read_choice, renamed
 from bo_stream.errors import InputError, check_not_shadowed
-from bo_stream.surrogates.registry import FAMILIES, in_loops, surrogate, with_categories
+from bo_stream.surrogates.registry import FAMILIES, OURS, in_loops, surrogate, with_categories
 
 if TYPE_CHECKING:
     from botorch.models.model import Model
@@ -43,12 +43,16 @@ def stages_of(
     Raises:
         InputError: for names that there are not.
     """
+    from acquisitions.rule import REGISTRY  # not at the top: a circle
+
     surrogate = surrogate if settings.surrogate == begun.surrogate else None
     acquisition = acquisition if settings.acquisition == begun.acquisition else None
     feasible = settings.feasible(constraints)
     make, rule = _surrogate(settings, surrogate), _rule(settings, feasible, acquisition)
-    named = not any(map(callable, (surrogate, acquisition, *feasible.callables)))
-    stages = [Stage(make, settings.fit, rule, settings.start, named)]
+    family = _name(surrogate, settings.surrogate)
+    search = REGISTRY.get(_name(acquisition, settings.acquisition) or "")
+    ours = family in OURS and search is not None and search.ours and not feasible.callables
+    stages = [Stage(make, settings.fit, rule, settings.start, ours)]
     if settings.after is None:
         return stages
     return [*stages, *stages_of(begun, None, None, constraints, settings.after)]
@@ -125,6 +129,12 @@ def _rule(
     if choice is None:
         raise _missing_callable("acquisition")
     return rule_of(choice, settings.outcomes, feasible, settings.family)
+
+
+def _name(given: Any, stored: Mapping[str, Any] | None) -> str | None:
+    """The name of a choice; None for a callable."""
+    choice = read_choice(given) or stored
+    return None if choice is None or callable(choice) else choice["name"]
 
 
 def _missing_callable(what: str) -> InputError:

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import numpy as np
+import scipy  # which imports its parts when they are first used
 import torch
 from botorch.sampling.base import MCSampler
 from botorch.utils.types import DEFAULT
 from gpytorch.kernels import Kernel, MaternKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
-from scipy import stats
 from torch import Size, Tensor
 
 from bo_stream.base.checkpoint import entries
@@ -821,7 +821,7 @@ def order_of_arrival(rate: Tensor, room: int) -> Tensor:
     random one.
     """
     n, values = len(rate), rate.numpy(force=True)
-    if 0 < room < n and abs(stats.ranksums(values[:room], values[room:]).statistic) > 5.0:
+    if 0 < room < n and abs(scipy.stats.ranksums(values[:room], values[room:]).statistic) > 5.0:
         return torch.randperm(n, generator=torch.Generator().manual_seed(0))
     return torch.arange(n)
 

@@ -133,3 +133,20 @@ def test_names_that_are_taken_are_refused() -> None:
         acquisitions.register(3, ProbabilityOfImprovement)  # type: ignore[arg-type]
     acquisitions.register("improves", ProbabilityOfImprovement)  # in place of the other
     assert REGISTRY["improves"].make is ProbabilityOfImprovement
+
+
+class Mistaken(Rule):
+    """A rule of a user with a mistake."""
+
+    def propose(self, view: View, q: int) -> Proposal:
+        raise ValueError("too few values to unpack")
+
+
+def test_a_mistake_in_what_a_user_registered_is_seen() -> None:
+    """As one in a callable is: only arithmetic of this package is fallen back from."""
+    acquisitions.register("improves", Mistaken)
+    told = pd.DataFrame({"x": [0.5, 1.0, 2.0, 3.0], "y": [1.0, 2.0, 0.5, 1.5]})
+    campaign = Campaign({"x": (0.0, 4.0)}, "exact", "improves", seed=0, initial=4)
+    campaign.tell(told)
+    with pytest.raises(ValueError, match="too few values"):
+        campaign.ask()
