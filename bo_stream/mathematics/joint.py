@@ -169,6 +169,12 @@ class Joint:
         vars(new).update({k: v for k, v in vars(self).items() if k in PARTS})
         return new
 
+    def bare(self) -> Joint:
+        """The same points without the data that were added to the process; the mean is not."""
+        new = replace(self, less=())
+        vars(new).update({k: v for k, v in vars(self).items() if k in PARTS})
+        return new
+
     def operator(self) -> LinearOperator:
         """The covariance ``batch x o x q x q`` as an operator whose diagonal is cheap."""
         parts = [] if self.plus is None else [MatmulLinearOperator(self.plus, self.plus.mT)]
@@ -240,12 +246,13 @@ class PointIntegral:
     Attributes:
         t: The joint posterior at the points summed over.
         weights: Their weights, ``P``.
-        kept: The last argument of `gram_diagonal` and its covariances with t, if few.
+        kept: The points of the last argument of `gram_diagonal` and their covariances with t, if
+            few, before data were added to the process.
     """
 
     t: Joint
     weights: Tensor
-    kept: list[tuple[Joint, Tensor]] = field(default_factory=list, compare=False)
+    kept: list[tuple[Tensor, Tensor]] = field(default_factory=list, compare=False)
 
     @lasting_property
     def total(self) -> Tensor:
@@ -254,36 +261,40 @@ class PointIntegral:
 
     def gram(self, a: Joint, b: Joint) -> Tensor:
         """``sum_t w_t cov(a, t) cov(t, b)``."""
-        cov = self._covariance(b)
+        cov = self._times(b)
         weighted = (cov * self.weights).mT
-        if a is b:
-            return cov @ weighted
-        kept = self._kept(a)
-        return a.times(self.t, weighted) if kept is None else kept @ weighted
+        return cov @ weighted if a is b else self._times(a, weighted)
 
     def gram_diagonal(self, a: Joint) -> Tensor:
-        """The diagonal of ``gram(a, a)``. The covariances with the last ``a`` are kept, up to
-        `KEPT` entries: those of a pool from which a batch is selected.
+        """The diagonal of ``gram(a, a)``. The covariances at the last points ``a``, those of a pool
+        from which a batch is selected, are kept for all data added, up to `KEPT` entries.
         """
-        tiles = a.tiles() if a.X.ndim == 2 else [a]
-        cov = torch.cat([tile.covariance(self.t) for tile in tiles], -2)
-        if not cov.requires_grad and cov.numel() <= KEPT:
-            self.kept[:] = [(a, cov)]
-        return cov.square() @ self.weights
+        few = a.X.ndim == 2 and a.mean.numel() * len(self.weights) <= KEPT
+        if few and not a.rows.requires_grad and self._kept(a) is None:
+            t = self.t.bare()
+            cov = torch.cat([tile.covariance(t) for tile in a.bare().tiles()], -2)
+            self.kept[:] = [(a.X.clone(), cov)]
+        return self._times(a).square() @ self.weights
 
     def conditioned(self, factors: Factors) -> PointIntegral:
         """The sums under the process conditioned on data."""
         _ = self.t.spread  # from here on for all data added
-        return PointIntegral(self.t.conditioned(factors), self.weights)
+        return PointIntegral(self.t.conditioned(factors), self.weights, self.kept)
 
-    def _covariance(self, a: Joint) -> Tensor:
-        """Covariance with the points summed over, ``batch x o x q x P``."""
+    def _times(self, a: Joint, M: Tensor | None = None) -> Tensor:
+        """Covariance with the points summed over, ``batch x o x q x P``, or its product with M."""
         kept = self._kept(a)
-        return a.covariance(self.t) if kept is None else kept
+        if kept is None:
+            return a.times(self.t, M)
+        cov = kept if M is None else kept @ M
+        for W, others in zip(a.less, self.t.less, strict=True):
+            cov = reduced(cov, W.mT, others if M is None else others @ M)
+        return cov
 
     def _kept(self, a: Joint) -> Tensor | None:
-        """The covariance kept of these points, if they are the last ones of any thread."""
-        return next((cov for joint, cov in tuple(self.kept) if joint is a), None)
+        """The `bare` covariance kept at these points, if they are the last ones of any thread."""
+        same = (cov for X, cov in tuple(self.kept) if torch.equal(X, a.X))
+        return None if a.rows.requires_grad else next(same, None)
 
 
 @dataclass(frozen=True)
