@@ -34,7 +34,7 @@ from typing import Any, Self, cast
 import torch
 from botorch.optim.closures.core import ForwardBackwardClosure
 from gpytorch.constraints import Interval
-from gpytorch.means import ConstantMean
+from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
 from gpytorch.priors import LogNormalPrior
@@ -43,18 +43,22 @@ from torch import Tensor, nn
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import Changeable, FitMemory, StreamBuffers
 from bo_stream.errors import InputError, StateError
-from bo_stream.mathematics.shapes import shaped
+from bo_stream.mathematics.data_evidence import Correlation, DataEvidence, GridCorrelation
+from bo_stream.mathematics.kernels import Scaled, stationary
+from bo_stream.mathematics.shapes import Rows, shaped
 
 __all__ = [
     "Ascent",
     "AscentObjective",
     "ClosedForm",
+    "Correlated",
     "Coordinates",
     "Evaluated",
     "FitReport",
     "Fittable",
     "LogNormals",
     "RefitSchedule",
+    "Selections",
     "StreamMLL",
     "Surprise",
     "ascend",
@@ -289,6 +293,79 @@ class LogNormals:
         return value + (self.constant - 0.5 * (pull @ away))
 
 
+@dataclass(frozen=True)
+class Selections:
+    """Logarithms of hyperparameters as products of matrices and coordinates.
+
+    Attributes:
+        parts: Weights of lengthscales (``o x k x p``) and scales (``o x 1 x p``) of a kernel's
+            parts.
+        noise: Those of noise scales, ``o x 1 x p``.
+        priors: The priors.
+    """
+
+    parts: list[tuple[Tensor, Tensor]]
+    noise: Tensor
+    priors: LogNormals
+
+    @classmethod
+    def of(
+        cls, model: Fittable, parts: Sequence[Scaled], coordinates: Coordinates, profile: bool
+    ) -> Selections | None:
+        """Those of a model whose kernel has these parts, for a fit of these coordinates.
+
+        Returns:
+            None where hyperparameters are fixed, priors are not log-normal, the mean is a
+            coordinate, or the model is not on the CPU.
+        """
+        o, priors = model.num_outputs, LogNormals.of(model, coordinates)
+        groups = [[p.base.raw_lengthscale] for p in parts] + [p.scale_parameters for p in parts]
+        groups.append([*model.likelihood.noise_covar.parameters()])
+        found = [coordinates.selection(group, o) for group in groups]
+        chosen, n = [each for each in found if each is not None], len(parts)
+        known_mean = profile or isinstance(model.mean_module, ZeroMean)
+        on_cpu = model.stream.noise_sum.device.type == "cpu"
+        if priors is None or len(chosen) < len(found) or not (known_mean and on_cpu):
+            return None
+        return cls([*zip(chosen[:n], chosen[n:-1], strict=True)], chosen[-1], priors)
+
+
+Correlated = Callable[[Rows, float], Correlation | GridCorrelation]
+"""From rows, and the smoothness of a kernel, to its correlations of them."""
+
+
+def data_form(
+    model: Fittable,
+    rows: Rows,
+    coordinates: Coordinates,
+    profile: bool,
+    correlated: Correlated = Correlation.of,
+) -> ClosedForm | None:
+    """The log evidence of rows plus log priors: O(n^3), in a tenth of the time of autograd.
+
+    Returns:
+        None without rows, for several outputs, and kernels that are no RBF or Matern kernel of all
+        inputs; and as `Selections.of`.
+    """
+    dim = rows.X.shape[-1]
+    kernel = stationary(model.covar_module, dim) if len(rows) and len(rows.Y) == 1 else None
+    made = None if kernel is None else Selections.of(model, [kernel], coordinates, profile)
+    if kernel is None or made is None:
+        return None
+    ((lengths, scales),), priors = made.parts, made.priors
+    weights = torch.cat([lengths[0].expand(dim, -1), scales[0], made.noise[0]]).numpy()
+    evidence = DataEvidence(correlated(rows, kernel.nu), rows.y.numpy(), rows.r.numpy())
+    mean = None if profile else 0.0
+
+    def objective(u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        value, slopes, best = evidence(weights @ u.numpy(), mean)
+        gradient = torch.from_numpy(slopes @ weights)
+        total = priors.add(u, u.new_tensor(value), gradient)
+        return total, gradient, u.new_tensor([best]) if profile else None
+
+    return objective
+
+
 Objective = Callable[[], tuple[Tensor, Tensor | None]]
 """The objective at the current parameters (0-dim, differentiable), and its optimal means."""
 
@@ -492,8 +569,11 @@ GROWTH = 4.0
 LOOK = 1.25
 """Growth of the data after which the final check is due, whatever the number of evaluations."""
 
-RUNGS = ((6, 4), (14, 2))
+RUNGS = ((4, 3), (10, 2))
 """Stages of the multi-start: evaluations spent per start, and the number of starts kept."""
+
+SCOUTED = 128
+"""Rows on which distant starts are compared, where the objective is not cheap."""
 
 SAME = 0.3
 """Distance of coordinates within which ascents are taken to reach the same point."""
@@ -539,7 +619,14 @@ class Fittable(Changeable, GaussianModel):
 
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
         """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
-        return None
+        rows, correlated = self._rows_of_fit()
+        if rows is None or correlated is None:
+            return None
+        return data_form(self, rows, coordinates, profile_mean, correlated)
+
+    def _rows_of_fit(self) -> tuple[Rows | None, Correlated | None]:
+        """Rows that are held, and the correlations under which their evidence is the objective."""
+        return None, None
 
     @property
     def explores(self) -> bool:
@@ -664,14 +751,12 @@ class _Fit:
         warm = len(self.curvature) == len(start.u)
         path = Ascent(start, self.curvature if warm else None)
         starts = self._starts(start.u)
-        if starts:
-            path = self._best_of([path, *(Ascent(self.objective.evaluate(u)) for u in starts)])
-        else:
-            path = self._onward(path, self.left)
+        path = self._explored(path, starts) if starts else path
+        path = self._onward(self.objective, path)
         n = float(self.model.num_observed)
         explored, looked = self.explored[:2].tolist() if len(self.explored) else (0.0, 0.0)
         if not warm or self.objective.evaluations > FEW_EVALS or n >= LOOK * looked:
-            path, looked = self._looked_at_again(path), n
+            path, looked = self._looked_at_again(self.objective, path), n
         now = path.at.u.new_tensor([n if starts else explored, looked])
         self.explored = torch.cat([now, self._first(start.u)])
         self.path = path
@@ -691,27 +776,53 @@ class _Fit:
         made = far_starts(self.objective.coordinates, self._first(now), now)
         return made[: max(0, self.left - self.most // 2) // RUNGS[0][0]]
 
-    def _best_of(self, paths: list[Ascent]) -> Ascent:
-        """The best result of several ascents, abandoning the less promising in stages."""
+    def _scouts(self) -> AscentObjective:
+        """The exact evidence of some rows, where the objective is not that of the rows itself."""
+        mine, (rows, correlated) = self.objective, self.model._rows_of_fit()
+        if rows is None or correlated is not None:
+            return mine
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
+        some, profiled = rows[order[:SCOUTED].sort().values], profiled_mean(self.model)
+        form = data_form(self.model, some, mine.coordinates, profiled)
+        return mine if form is None else AscentObjective(mine.objective, mine.coordinates, form)
+
+    def _explored(self, path: Ascent, starts: list[Tensor]) -> Ascent:
+        """The best of the present path and the best ends of ascents by scouts."""
+        mine, scouts = self.objective, self._scouts()
+        begun = path if scouts is mine else Ascent(scouts.evaluate(path.at.u))
+        paths = [begun, *(Ascent(scouts.evaluate(u)) for u in starts)]
+        for end in self._ends(scouts, paths, RUNGS if scouts is mine else ((6, 4), (14, 4))):
+            if scouts is not mine:  # whose curvature is that of fewer rows
+                end = self._looked_at_again(scouts, end)
+                scale = SCOUTED / max(SCOUTED, self.model.num_observed)
+                inverse = None if end.inverse is None else scale * end.inverse
+                end = Ascent(mine.evaluate(end.at.u), inverse)
+            path = max(path, end, key=lambda each: each.at.value)
+        return path
+
+    def _ends(
+        self, objective: AscentObjective, paths: list[Ascent], rungs: Sequence[tuple[int, int]]
+    ) -> list[Ascent]:
+        """The best ends of several ascents, abandoning the less promising in stages."""
         done = 1
-        for evaluations, kept in RUNGS:
-            paths = [self._onward(path, evaluations - done) for path in paths]
+        for evaluations, kept in rungs:
+            paths = [self._onward(objective, path, evaluations - done) for path in paths]
             paths = _distinct(sorted(paths, key=lambda path: -path.at.value))[:kept]
             done = evaluations
-        return max((self._onward(path) for path in paths), key=lambda path: path.at.value)
+        return [self._onward(objective, path) for path in paths]
 
-    def _onward(self, path: Ascent, most: int = MAX_EVALS) -> Ascent:
+    def _onward(self, objective: AscentObjective, path: Ascent, most: int = MAX_EVALS) -> Ascent:
         if path.converged or not math.isfinite(path.at.value):
             return path
-        return ascend(self.objective, path, min(most, self.left), TOLERANCE)
+        return ascend(objective, path, min(most, self.most - objective.evaluations), TOLERANCE)
 
-    def _looked_at_again(self, path: Ascent) -> Ascent:
+    def _looked_at_again(self, objective: AscentObjective, path: Ascent) -> Ascent:
         """Continue without the curvature, to a closer tolerance, until nothing is gained.
 
         One small step under a bad inverse Hessian is mistaken for convergence otherwise.
         """
-        while path.converged and self.left > 0:
-            again = ascend(self.objective, Ascent(path.at), self.left, CLOSER)
+        while path.converged and objective.evaluations < self.most:
+            again = ascend(objective, Ascent(path.at), self.most - objective.evaluations, CLOSER)
             gain = again.at.value - path.at.value
             if gain < TOLERANCE:
                 return Ascent(again.at, path.inverse, again.converged)

@@ -36,8 +36,8 @@ __all__ = [
 ROUNDED = 5.1e-6
 """Largest relative difference of an input from the one that was asked for, as it is printed."""
 
-LABELS = {"key": "key", "note": "note", "notes": "note"}
-"""Columns that describe a row, unless they are inputs or outcomes, and what they are."""
+LABELS = ("key", "note", "notes")
+"""Columns that describe a row, unless they are inputs or outcomes."""
 
 FAR, FEWEST = 200.0, 8
 """Interquartile ranges from the median from which on an outcome is far from the others, and the
@@ -261,7 +261,7 @@ def read_told(
         InputError, NoiseError, BoundsError: for invalid columns, ids or values.
         StateError: for an outcome that contradicts one told before.
     """
-    frame = _measured(_checked(frame, space, outcomes.known_columns, [*LABELS]), outcomes)
+    frame = _measured(_checked(frame, space, outcomes.known_columns, LABELS), outcomes)
     labels, frame = _labels(frame, space, outcomes)
     if not len(frame):
         return None
@@ -293,7 +293,7 @@ def read_amended(
         InputError, NoiseError: for invalid columns, ids or values.
         StateError: for trials without an outcome.
     """
-    frame = _checked(frame, space, outcomes.known_columns, [*LABELS])
+    frame = _checked(frame, space, outcomes.known_columns, LABELS)
     labels, frame = _labels(frame, space, outcomes)
     ids = _trial_ids(frame)
     if None in ids or not any(column in frame for column in outcomes.known_columns):
@@ -436,14 +436,16 @@ def _labels(
 ) -> tuple[dict[str, list[str]], pd.DataFrame]:
     """Keys and notes of rows as texts, empty where there are none; and the frame without them."""
     taken = {*space.names, *outcomes.known_columns}
-    columns = [column for column in LABELS if column in frame and column not in taken]
-    labels = {
-        LABELS[column]: [
-            "" if is_scalar(cell) and pd.isna(cell) else str(cell).strip() for cell in frame[column]
-        ]
-        for column in columns
-    }
-    return labels, frame.drop(columns=columns)
+    labels: dict[str, list[str]] = {}
+    for column in LABELS:
+        if column in frame and column not in taken:
+            texts = [
+                "" if is_scalar(cell) and pd.isna(cell) else str(cell).strip()
+                for cell in frame[column]
+            ]
+            labels["key" if column == "key" else "note"] = texts
+            frame = frame.drop(columns=column)
+    return labels, frame
 
 
 def _row_ids(frame: pd.DataFrame, keys: Sequence[str] | None, history: TrialHistory) -> list[Any]:

@@ -190,7 +190,7 @@ def column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     """A column by its name.
 
     Raises:
-        InputError: if it is missing.
+        InputError: if it is missing, or there are several.
     """
     if name not in frame:
         raise InputError(
@@ -198,7 +198,10 @@ def column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
             f"columns {', '.join(map(str, frame.columns)) or 'none'}",
             "Add it, or rename the column that has these values.",
         )
-    return frame[name]
+    found = frame[name]
+    if isinstance(found, pd.DataFrame):
+        raise InputError(f"one column {name!r}", "several", "Drop the duplicates.")
+    return found
 
 
 def numbers(frame: pd.DataFrame, name: str, most: float = math.inf) -> np.ndarray:

@@ -410,6 +410,7 @@ class Evaluator:
 
     def collect(self) -> None:
         """Collect what was returned already, without waiting."""
+        return
 
     def drop_queue(self) -> None:
         """Forget the trials that have not started, if they are known; the others go on."""
@@ -417,6 +418,7 @@ class Evaluator:
 
     def close(self) -> None:
         """Abandon the running trials."""
+        return
 
     def _finish(self, id: int, returned: Any) -> None:
         self.returned[id] = returned
@@ -518,6 +520,7 @@ class ExecutorEvaluator(Evaluator):
 
     def drop_queue(self) -> None:
         """Let all trials go on."""
+        return
 
     def close(self) -> None:
         """Cancel what has not started."""

@@ -50,6 +50,7 @@ __all__ = [
     "grid_evidence",
     "grid_process",
     "kernel_lengths",
+    "takes_data",
 ]
 
 MOST_NODES = 10_000
@@ -185,12 +186,17 @@ def _parts(state: GridState, prior: Prior) -> list[Tensor]:
     return kernel_parts(prior.kernel, state.grid, state.b, len(state.b))
 
 
+def takes_data(state: GridState, n: int, product: bool) -> bool:
+    """Whether the covariance of all observations is factorised, which are few and held."""
+    few = state.holds_all(n) and n <= CHEAPER * state.grid.m
+    return few and (n <= FEW_DATA or not product)
+
+
 def _roots(state: GridState, prior: Prior, n: int) -> Sequence[Root] | None:
     """A root of each output's prior covariance, or None for the observations' covariance."""
     grid, held, product = state.grid, state.holds_all(n), is_product(prior.kernel, state.grid.dim)
     check_size(grid, product)
-    few = held and n <= CHEAPER * grid.m
-    if few and (n <= FEW_DATA or not product):
+    if takes_data(state, n, product):
         return None
     parts = _parts(state, prior)
     if not product or grid.m < TRUNCATED_FROM:
@@ -200,7 +206,7 @@ def _roots(state: GridState, prior: Prior, n: int) -> Sequence[Root] | None:
         tolerance = float(TOLERATED * s2 / (amplitude * one))
         bases.append(Eigenbasis.chosen(grid, amplitude, factors, tolerance, MOST_EIGENVECTORS))
     r = max(basis.size for basis in bases)
-    if (few and n < r) or (held and r > MOST_EIGENVECTORS):
+    if (held and n <= CHEAPER * grid.m and n < r) or (held and r > MOST_EIGENVECTORS):
         return None
     if r > MOST_EIGENVECTORS:
         raise StateError(

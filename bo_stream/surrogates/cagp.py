@@ -29,6 +29,7 @@ from bo_stream.base.fitting import (
     MAX_EVALS,
     AscentObjective,
     Coordinates,
+    Correlated,
     FitReport,
     RefitSchedule,
     log_prior,
@@ -48,6 +49,7 @@ from bo_stream.mathematics.computation_aware import (
     cross_product,
     neighbours,
 )
+from bo_stream.mathematics.data_evidence import Correlation
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.linalg import REPAIR, bordered
 from bo_stream.mathematics.process import Process, warn_if_missed
@@ -237,6 +239,12 @@ class CaGP(StreamingGP[CaGPState]):
         """Log density of the projected data S'y, S normalised [CaGP, eq. 9], without priors."""
         projected, y = self._projected(self.state, self.S), self.state.rows.y
         return projected.log_likelihood(y - self._prior_mean())
+
+    def _rows_of_fit(self) -> tuple[Rows, Correlated | None]:
+        """The data; the bound is their evidence if there are as many actions."""
+        state, follows = self.state, self.actions.follows_hyperparameters
+        exact = not follows and state.S.num_actions == len(state.rows)
+        return state.rows, Correlation.of if exact else None
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The bound for the actions of the state."""

@@ -17,9 +17,11 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from bo_stream.base import units
+from bo_stream.base.fitting import Correlated
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, S, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.mathematics.data_evidence import Correlation
 from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import CategoricalMatern, cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
@@ -115,6 +117,9 @@ class ExactGP(DataGP[Rows]):
 
     def _rows(self, state: Rows) -> Rows:
         return state
+
+    def _rows_of_fit(self) -> tuple[Rows, Correlated]:
+        return self.state, Correlation.of
 
 
 class MaternGP(DataGP[S]):

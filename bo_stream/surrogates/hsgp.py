@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any, Literal, Self, Unpack, cast
 
 import torch
-from gpytorch.means import ZeroMean
 from torch import Size, Tensor
 
 from bo_stream.base import options
-from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, LogNormals
+from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, Selections
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import Derived, Key
 from bo_stream.base.streaming_gp import FeatureGP, Promises, check_noise_of_sums
@@ -289,25 +288,17 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
         """Keep lengthscales to what the features resolve (MATHS 12.1).
 
         Returns:
-            None where hyperparameters are fixed, priors are not log-normal, or the mean is a
-            coordinate.
+            None as `Selections.of`.
         """
-        parts, o, basis = self._parts(), self.num_outputs, self.basis
+        parts, basis = self._parts(), self.basis
         for part, least in zip(parts, self.state.least_lengthscales(basis), strict=False):
             raw = part.base.raw_lengthscale
             coordinates.keep_above(raw, least if raw.shape[-1] == least.numel() else least.amax())
-        terms = list[tuple[sines.Spectrum, Tensor, Tensor]]()
-        for part in parts:
-            lengths = coordinates.selection([part.base.raw_lengthscale], o)
-            scales = coordinates.selection(part.scale_parameters, o)
-            if lengths is None or scales is None:
-                return None
-            terms.append((sines.spectrum(part, basis), lengths, scales))
-        known, priors = self.noise_mode == "known", LogNormals.of(self, coordinates)
-        noise = coordinates.selection([] if known else [self.likelihood.noise_covar.raw_noise], o)
-        free_mean = not profile_mean and not isinstance(self.mean_module, ZeroMean)
-        if noise is None or priors is None or free_mean or self._like.device.type != "cpu":
+        made = Selections.of(self, parts, coordinates, profile_mean)
+        if made is None:
             return None
+        spectra = [sines.spectrum(part, basis) for part in parts]
+        terms, noise, priors = [*zip(spectra, made.parts, strict=True)], made.noise, made.priors
         mean = self._prior_mean().detach()
 
         def objective(u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -315,7 +306,7 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
                 at = u.detach().requires_grad_()
                 s2 = (noise @ at).exp().squeeze(-1)
                 logs = torch.cat(
-                    [each.logs(lengths @ at, scales @ at) for each, lengths, scales in terms], -1
+                    [each.logs(lengths @ at, scales @ at) for each, (lengths, scales) in terms], -1
                 )
             value, (d_s2, _, d_logs), means = self._evidence(s2, mean, logs, profile_mean)
             (gradient,) = torch.autograd.grad([s2, logs], at, [d_s2, d_logs])

@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 from typing_extensions import TypeVar
 
+from bo_stream.base.fitting import Correlated
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError, whole_number
 from bo_stream.growth import VIPS, Covering, GrowthPolicy
 from bo_stream.growth.policies import checked_policy, inducing_points, selected_update
+from bo_stream.mathematics.data_evidence import Correlation
 from bo_stream.mathematics.evidence import covariance_evidence
 from bo_stream.mathematics.inducing import (
     Batch,
@@ -77,9 +79,12 @@ class InducingGP(StreamingGP[P]):
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "p": len(self._numbers())}
 
+    def _rows_of_fit(self) -> tuple[Rows, Correlated]:
+        return self.state.sample[lowest(self.state.rank, EVIDENCE_ROWS)], Correlation.of
+
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Exact log evidence of the sample of rows, with gradients in closed form: O(600^3)."""
-        rows = self.state.sample[lowest(self.state.rank, EVIDENCE_ROWS)]
+        rows, _ = self._rows_of_fit()
         mean = None if profile_mean and len(rows) else self._prior_mean()
         noise = self._noise_scale().unsqueeze(-1) * rows.R
         C = cross_kernel(self.covar_module, rows.X, rows.X) + noise.diag_embed()

@@ -15,12 +15,13 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, Unpack, cast
 
 import torch
 from torch import Tensor
 
-from bo_stream.base.fitting import FitReport
+from bo_stream.base.fitting import Correlated, FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import FeatureGP, Promises, StreamingGP, check_noise_of_sums
@@ -33,6 +34,7 @@ from bo_stream.errors import (
     UnsupportedError,
     whole_number,
 )
+from bo_stream.mathematics.data_evidence import GridCorrelation
 from bo_stream.mathematics.grid import Grid, GridState, pair_count
 from bo_stream.mathematics.grid_evidence import (
     LAST,
@@ -42,6 +44,7 @@ from bo_stream.mathematics.grid_evidence import (
     dropped_share,
     grid_evidence,
     grid_process,
+    takes_data,
 )
 from bo_stream.mathematics.kernels import is_product, is_stationary
 from bo_stream.mathematics.nodes import NodeState, absorb, node_evidence, node_process
@@ -180,6 +183,14 @@ class WISKI(FeatureGP[GridState]):
 
     def _build_process(self, state: GridState) -> Process:
         return grid_process(state, self._prior(), self.num_observed, moves=self._grid_moves)
+
+    def _rows_of_fit(self) -> tuple[Rows | None, Correlated | None]:
+        state, n = self.state, self.num_observed
+        if not self._all_buffered or self._grid_moves:
+            return None, None
+        product = is_product(self.covar_module, self._dim)
+        exact = product and takes_data(state, n, product) and float(state.weight) == n
+        return state.buffer[:n], partial(GridCorrelation.of, state.grid) if exact else None
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4)."""

@@ -155,7 +155,7 @@ class OutcomeSet:
         )
         if count:
             goals, measured = {count.column: goal}, (count,)
-        return cls(goals, measured, found, completed, reference)
+        return cls(goals, measured, found, completed, read_reference(reference, goal))
 
     def warn_of_misspellings(self, inputs: Collection[str]) -> None:
         """Warn of outcomes in constraints that resemble an input, or an objective."""
@@ -265,3 +265,20 @@ def _sign(column: str, goals: Mapping[str, str], limits: Iterable[LinearConstrai
     if column in goals:
         return -1.0 if goals[column] == "minimise" else 1.0
     return -1.0 if all(one.coefficients.get(column, 0.0) >= 0.0 for one in limits) else 1.0
+
+
+def read_reference(reference: Mapping[str, float] | None, goal: Any) -> Mapping[str, float] | None:
+    """The reference point of a hypervolume by the columns of the goals; None for none.
+
+    Raises:
+        InputError: unless it has a number for each of several objectives.
+    """
+    columns = list(goal) if isinstance(goal, Mapping) else []
+    if reference is not None and (not columns or set(reference) != set(columns)):
+        several = f"a reference with a number for each of {', '.join(columns)}"
+        raise InputError(
+            several if columns else "no reference for one objective",
+            repr(reference),
+            "Give the worst outcomes of interest, or leave it out.",
+        )
+    return reference

@@ -99,7 +99,7 @@ def test_decisions_do_not_depend_on_the_unit(goal: Any, options: dict[str, Any])
             campaign.tell(frame.assign(z=unit * (frame["a"] - frame["b"])) if several else frame)
         parts = [campaign.trials()[["a", "b"]], campaign.predict(frame[["a", "b"]])]
         if goal != "learn":
-            parts.append(campaign.recommend().drop(columns="gain", errors="ignore"))
+            parts.append(campaign.recommend().drop(columns="gain"))
         unitless = ["a", "b", "feasible"]
         scaled = [part.drop(columns=unitless, errors="ignore") / unit for part in parts[1:]]
         found.append([part.to_numpy() for part in (parts[0], *scaled)])

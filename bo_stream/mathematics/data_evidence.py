@@ -1,0 +1,169 @@
+"""The evidence of a few hundred observations, in numpy and closed form [MATHS 0].
+
+For few observations the bookkeeping of autograd and modules costs several times the algebra.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
+
+import numpy as np
+import torch
+from scipy.linalg.blas import dsyr
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+
+from bo_stream.mathematics.exact import FARTHEST, TINY, Array, matern
+from bo_stream.mathematics.grid import Grid
+from bo_stream.mathematics.linalg import REPAIR, chol_psd
+from bo_stream.mathematics.shapes import Rows
+
+__all__ = ["Correlation", "DataEvidence", "GridCorrelation"]
+
+Slopes = Callable[[Array], Array]
+"""From ``M``, which is overwritten, to the sums of ``M dK`` for every log lengthscale."""
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A stationary kernel of unit variance at some points.
+
+    Attributes:
+        X: Points, ``n x d``, near the origin.
+        nu: Smoothness, 1/2, 3/2 or 5/2; infinite for RBF.
+    """
+
+    X: Array
+    nu: float
+
+    @classmethod
+    def of(cls, rows: Rows, nu: float) -> Correlation:
+        """Those of rows."""
+        X = rows.X.numpy()
+        return cls(X - X.mean(0), nu)
+
+    def __call__(self, lengths: Array) -> tuple[Array, Slopes]:
+        """The matrix, and its slopes: O(d n^2)."""
+        Z = self.X * (math.sqrt(5.0) / lengths)
+        squares = np.einsum("ij,ij->i", Z, Z)
+        t2: Array = Z @ (-2.0 * Z.T)
+        t2 += squares
+        t2 += squares[:, None]
+        K, falling, share = stationary_correlation(t2, self.nu)
+        K.ravel()[:: len(K) + 1] = 1.0
+
+        def slopes(M: Array) -> Array:
+            M *= falling
+            M.ravel()[:: len(M) + 1] = 0.0  # which has no part in the sums
+            sums = M.sum(1) @ (Z * Z) - np.einsum("ij,ij->j", M @ Z, Z)
+            return np.asarray(2.0 * share * sums)
+
+        return K, slopes
+
+
+@dataclass(frozen=True)
+class GridCorrelation:
+    """A kernel of unit variance on the nodes of a grid, a product, interpolated at some points.
+
+    Attributes:
+        weights: Interpolation weights along each input, ``n x g``.
+        squares: Squared differences of the nodes along it, ``g x g``.
+        nu: Smoothness.
+    """
+
+    weights: Sequence[Array]
+    squares: Sequence[Array]
+    nu: float
+
+    @classmethod
+    def of(cls, grid: Grid, rows: Rows, nu: float) -> GridCorrelation:
+        """Those of rows on a grid."""
+        axes = grid.axes_at(rows.X)
+        weights = [W[:, :size].numpy() for W, size in zip(axes, grid.sizes, strict=True)]
+        nodes = [h * np.arange(size) for h, size in zip(grid.step, grid.sizes, strict=True)]
+        return cls(weights, [np.subtract.outer(z, z) ** 2 for z in nodes], nu)
+
+    def __call__(self, lengths: Array) -> tuple[Array, Slopes]:
+        """The matrix, and its slopes: O(d^2 n^2 + d g n^2)."""
+        factors, falling = list[Array](), list[Array]()
+        for W, squares, length in zip(self.weights, self.squares, lengths, strict=True):
+            t2 = squares * (5.0 / length**2)
+            T, slope, share = stationary_correlation(t2.copy(), self.nu)
+            factors.append(W @ T @ W.T)
+            falling.append(W @ (share * slope * t2) @ W.T)
+
+        def slopes(M: Array) -> Array:
+            others = [factors[:k] + factors[k + 1 :] for k in range(len(factors))]
+            return np.array(
+                [np.vdot(reduce(mul, o, M), f) for o, f in zip(others, falling, strict=True)]
+            )
+
+        return reduce(mul, factors), slopes
+
+
+@dataclass(frozen=True)
+class DataEvidence:
+    """The log evidence of targets of one output, with its gradient.
+
+    Attributes:
+        correlation: The kernel but for its variance.
+        y: Targets, ``n``.
+        r: Noise variances before the scale, ``n``.
+    """
+
+    correlation: Correlation | GridCorrelation
+    y: Array
+    r: Array
+
+    def __call__(self, logs: Array, mean: float | None) -> tuple[float, Array, float]:
+        """The value, its gradient in ``logs``, and the mean: O(n^3 + d n^2).
+
+        Args:
+            logs: Logarithms of the ``d`` lengthscales, the variance and the noise scale.
+            mean: Constant mean; None for the optimal one.
+
+        Raises:
+            torch.linalg.LinAlgError: if the covariance is not positive definite.
+        """
+        variance, scale = np.exp(logs[-2:])
+        K, slopes = self.correlation(np.exp(logs[:-2]))
+        C = variance * K
+        C.ravel()[:: len(C) + 1] += scale * self.r
+        L, failed = dpotrf(C.T, lower=1, clean=1)
+        if failed:
+            L = chol_psd(torch.from_numpy(C), least=REPAIR).numpy()
+        ones, each = dpotrs(L, np.stack([np.ones_like(self.y), self.y]).T, lower=1)[0].T
+        best = float(ones @ self.y) / float(ones.sum()) if mean is None else mean
+        a, n = each - best * ones, len(self.y)
+        value = -0.5 * float((self.y - best) @ a) - float(np.log(L.diagonal()).sum())
+        half = dsyr(-1.0, a, lower=1, a=dpotri(L, lower=1, overwrite_c=1)[0], overwrite_a=1)
+        M = half + half.T
+        M.ravel()[:: n + 1] *= 0.5  # now minus twice the gradient in C
+        gradient = np.empty_like(logs)
+        gradient[-2] = variance * np.vdot(M, K)
+        gradient[-1] = scale * float(M.diagonal() @ self.r)
+        gradient[:-2] = variance * slopes(M)
+        return value - 0.5 * n * math.log(2.0 * math.pi), -0.5 * gradient, best
+
+
+def stationary_correlation(t2: Array, nu: float) -> tuple[Array, Array, float]:
+    """The correlation; and, up to a factor, its slope in the logarithm of a lengthscale over the
+    square of a scaled difference along it.
+
+    Args:
+        t2: Five times the squared scaled distance, which is overwritten.
+        nu: Smoothness.
+    """
+    if nu == 2.5:
+        return *matern(t2), 1.0 / 3.0
+    np.minimum(np.maximum(t2, 0.0, out=t2), FARTHEST, out=t2)
+    if nu == math.inf:
+        t2 *= -0.1
+        K = np.exp(t2, out=t2)
+        return K, K, 0.2
+    t = np.sqrt(0.4 * nu * t2)
+    K = np.exp(-t)
+    return (K, K / np.maximum(t, TINY), 0.2) if nu == 0.5 else ((1.0 + t) * K, K, 0.6)
