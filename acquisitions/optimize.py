@@ -12,6 +12,7 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import (
     ExpectedImprovement,
     LogExpectedImprovement,
+    PosteriorMean,
     UpperConfidenceBound,
 )
 from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
@@ -58,9 +59,9 @@ def optimize_acqf(
     """Maximise an acquisition function over a box, jointly in q points.
 
     The acquisition function is BoTorch's `qUpperConfidenceBound`, `qExpectedImprovement`,
-    `qLogExpectedImprovement`, `qLogNoisyExpectedImprovement`, or `UpperConfidenceBound`,
-    `ExpectedImprovement` and `LogExpectedImprovement` for q = 1, or `NIPV` or `MaxVariance` of this
-    package, over a surrogate of one outcome of `bo_stream`. The search then takes some ten
+    `qLogExpectedImprovement`, `qLogNoisyExpectedImprovement`, or for q = 1 `UpperConfidenceBound`,
+    `PosteriorMean`, `ExpectedImprovement`, `LogExpectedImprovement`, or `NIPV` or `MaxVariance` of
+    this package, over a surrogate of one outcome of `bo_stream`. The search then takes some ten
     milliseconds; its effort is fixed. Everything else goes to BoTorch's `optimize_acqf` as it is:
     further arguments, subclasses, objectives, constraints, other models, options.
 
@@ -123,9 +124,10 @@ def _searched(acqf: Any, bounds: Tensor, q: int) -> tuple[Tensor, Tensor] | None
 
 IMPROVEMENTS = {ExpectedImprovement, qExpectedImprovement}
 """Those whose logarithms are maximised."""
-OF_ONE = {ExpectedImprovement, LogExpectedImprovement, UpperConfidenceBound}
+OF_ONE = {ExpectedImprovement, LogExpectedImprovement, UpperConfidenceBound, PosteriorMean}
 """Those of one point."""
-BOUNDS = {UpperConfidenceBound, qUpperConfidenceBound}
+BOUNDS = {UpperConfidenceBound, qUpperConfidenceBound, PosteriorMean}
+"""Upper bounds; the mean has no width."""
 SEARCHED = {
     *(OF_ONE | IMPROVEMENTS | BOUNDS),
     *(qLogExpectedImprovement, qLogNoisyExpectedImprovement, NIPV, MaxVariance),

@@ -187,19 +187,24 @@ def _sobol(d: int, count: int) -> Array:
 def _apart(Z: Array, score: Array, count: int) -> list[int]:
     """Rows of the best scores, none close to a better one while there are such."""
     order = np.argsort(-score)
-    Z, free, chosen = Z[order], np.ones(len(order), bool), list[int]()
+    Z = Z[order]
+    squares = np.einsum("nd,nd->n", Z, Z)
+    far = squares[:, None] + squares - 2.0 * (Z @ Z.T) >= APART**2
+    free, rest, chosen = np.ones(len(Z), bool), np.ones(len(Z), bool), list[int]()
     while len(chosen) < count and free.any():
         chosen.append(int(free.argmax()))
-        gap = Z - Z[chosen[-1]]
-        free &= np.einsum("nd,nd->n", gap, gap) >= APART**2
-    rest = np.setdiff1d(np.arange(len(order)), chosen)[: count - len(chosen)]
-    return cast(list[int], order[[*chosen, *rest]].tolist())
+        free[chosen[-1]] = rest[chosen[-1]] = False
+        free &= far[chosen[-1]]
+    chosen += np.flatnonzero(rest)[: count - len(chosen)].tolist()
+    return cast(list[int], order[chosen].tolist())
 
 
 def _branches(value: Array, chosen: np.ndarray) -> np.ndarray:
     """The best different sets with a point more, from the two best ones of each."""
-    two = np.argsort(-value, 1)[:, :2]
+    two = np.argpartition(-value, 1, 1)[:, :2]
     order = np.argsort(-np.take_along_axis(value, two, 1), None)
     grown = np.hstack([np.repeat(chosen, 2, 0), two.reshape(-1, 1)])[order]
-    new = np.unique(np.sort(grown, 1), axis=0, return_index=True)[1]
-    return grown[np.sort(new)[:BEAMS]]
+    different = dict[frozenset[int], list[int]]()
+    for row in grown.tolist():
+        different.setdefault(frozenset(row), row)
+    return np.array([*different.values()][:BEAMS])

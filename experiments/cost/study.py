@@ -17,11 +17,10 @@ from typing import Any
 
 import pandas as pd
 import torch
-from botorch.optim.optimize import optimize_acqf
 from matplotlib import pyplot as plt
 from torch import Tensor
 
-from acquisitions import build
+from acquisitions import build, optimize_acqf
 from acquisitions.build import NAMES
 from bo_stream.base.streaming_gp import StreamingGP
 from experiments.benchmarks.timing import alternated, cholesky

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.acquisition.analytic import LogExpectedImprovement, UpperConfidenceBound
+from botorch.acquisition.analytic import (
+    LogExpectedImprovement,
+    PosteriorMean,
+    UpperConfidenceBound,
+)
 from botorch.acquisition.monte_carlo import qExpectedImprovement, qUpperConfidenceBound
 from botorch.acquisition.objective import GenericMCObjective, ScalarizedPosteriorTransform
 from botorch.exceptions.warnings import NumericsWarning
@@ -59,6 +63,7 @@ MANY: dict[str, Make] = {
 ONE: dict[str, Make] = {
     "ei": named("ei"),
     "logei": lambda model, _: LogExpectedImprovement(model, 4.0),
+    "mean": lambda model, _: PosteriorMean(model),
     "ucb": lambda model, _: UpperConfidenceBound(model, 4.0),
 }
 

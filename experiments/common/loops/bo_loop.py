@@ -17,10 +17,9 @@ from typing import Any, Protocol
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import PosteriorMean
-from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 
-from acquisitions import Maximised
+from acquisitions import Maximised, optimize_acqf
 from acquisitions.maximised import rank_by_mean
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import STRIDE, FitPolicy, Optimiser, proposing, seeded
@@ -224,7 +223,7 @@ class BOLoop(SimulatedRun):
         known, best = rank_by_mean(
             model, self._learner.data.candidates(), self.config.baseline_size
         )
-        return X if value is not None and float(value) > best else known[:1]
+        return X if float(value) > best else known[:1]
 
 
 def regret(problem: Problem, X: Tensor) -> float:
