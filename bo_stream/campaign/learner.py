@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -402,10 +403,11 @@ class Learner:
     def dumps(self) -> tuple[dict[str, Any], bytes]:
         """The contents of a snapshot; empty, with a warning, if the surrogate cannot be saved."""
         self.saved, s = self.num_observed, self.surprise
-        if self.model is None or isinstance(self.model, Refitted):
+        if self.model is None:
             return {}, b""
+        foreign = isinstance(self.model, Refitted)
         try:
-            model = checkpoint.dumps(self.model)
+            model = self.model.dumps() if foreign else checkpoint.dumps(self.model)
         except UnsupportedError as error:
             what = "This surrogate cannot be saved; a resumed campaign builds it again from all"
             warnings.warn(f"{what} outcomes. {error}", stacklevel=6)
@@ -418,6 +420,7 @@ class Learner:
             "standardised": self._standardised_at,
             "revision": self.revision,
             "stage": self.number,
+            "foreign": foreign,
             "fitted": self.fitted,
             "scored": self._scored,
             "ensemble": None if self.ensemble is None else self.ensemble.to_lists(),
@@ -434,14 +437,7 @@ class Learner:
         Raises:
             StateError: for a snapshot that is damaged or was saved by another release.
         """
-        document = checkpoint.read(model)
-        try:
-            loaded = checkpoint.build(document)
-        except InputError:  # it was built with modules of a user's own
-            found = self._new_arguments(self.stages[about["stage"]], document)
-            names = document["kinds"] | document["handed_in"]
-            own = {name: found[name] for name in names if name in found}
-            loaded = checkpoint.build(document, **own)
+        loaded = self._loaded(about, model)
         surprise = Surprise(*(torch.tensor(v, dtype=torch.float64) for v in about["surprise"]))
         plain = about["ensemble"]
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
@@ -450,6 +446,22 @@ class Learner:
         self.number, self.fitted, self._scored = about["stage"], about["fitted"], about["scored"]
         self.least = -math.inf if about["least"] is None else about["least"]
         self.model, self.surprise = loaded, surprise
+
+    def _loaded(self, about: Mapping[str, Any], model: bytes) -> StreamingGP:
+        """The surrogate in a snapshot; a model of BoTorch is built again of the same data."""
+        stage = self.stages[about["stage"]]
+        if about.get("foreign"):
+            saved = torch.load(BytesIO(model), weights_only=True)
+            made = cast(Refitted, self._made(stage, Observations(*saved["data"])))
+            return cast(StreamingGP, made.with_parameters(saved["parameters"]))
+        document = checkpoint.read(model)
+        try:
+            return checkpoint.build(document)
+        except InputError:  # it was built with modules of a user's own
+            found = self._new_arguments(stage, document)
+            names = document["kinds"] | document["handed_in"]
+            own = {name: found[name] for name in names if name in found}
+            return checkpoint.build(document, **own)
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from typing import Any, ClassVar, Self, cast
 
 import torch
@@ -82,11 +83,21 @@ class Refitted(GaussianModel):
     def renewed(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Refitted:
         """A surrogate of these data with the same hyperparameters."""
         made = Refitted(self.make, X, Y, Yvar, self.bounds)
-        kept = dict(self.model.named_parameters())
+        return made.with_parameters(dict(self.model.named_parameters()))
+
+    def with_parameters(self, parameters: Mapping[str, Tensor]) -> Self:
+        """The surrogate itself, which takes over hyperparameters by name."""
         with torch.no_grad():
-            for name, parameter in made.model.named_parameters():
-                parameter.copy_(kept[name])
-        return made
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(parameters[name])
+        return self
+
+    def dumps(self) -> bytes:
+        """Data and hyperparameters, as `torch.save` writes them."""
+        named = {name: value.detach() for name, value in self.model.named_parameters()}
+        file = BytesIO()
+        torch.save({"data": self.data, "parameters": named}, file)
+        return file.getvalue()
 
     def observe(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Self:
         """Learn from further outcomes."""
