@@ -6,7 +6,6 @@ search from points spread over the box misses the improvement next to the best p
 
 from __future__ import annotations
 
-import math
 from functools import cache, partial
 from typing import Any, cast
 
@@ -15,13 +14,13 @@ import torch
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
-from scipy.special import erfcx, ndtr
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from acquisitions.ascent import maximise_in_turn, repeats_tell
 from acquisitions.climb import climb
 from acquisitions.domain import Domain
+from acquisitions.moments import log_gain
 from acquisitions.rule import Proposal, Rule, View
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.autograd import attach
@@ -44,9 +43,6 @@ RADII = (-3.0, -0.3)
 """Decimal logarithms of the smallest and largest local steps, in lengthscales."""
 SAME = 1e-8
 """Scaled distance below which a point repeats an observed one."""
-FAR, NEAR = -500.0, 5.0
-"""Standardised improvements below which a series is used, and above which ``Phi / phi`` is not."""
-LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 
 
 class LatentLogExpectedImprovement(AnalyticAcquisitionFunction):
@@ -107,29 +103,12 @@ def log_improvement(
     best = process.best if best is None else best
     if not slopes:
         mean, sd = process.at(x)
-        return _log_h((mean - best) / sd)[0] + np.log(sd)
+        return log_gain((mean - best) / sd)[0] + np.log(sd)
     mean, sd, mean_slope, sd_slope = process.slopes(x)
     u = (mean - best) / sd
-    log_h, by_mean, by_sd = _log_h(u)
-    gradient = by_mean[:, None] * mean_slope + by_sd[:, None] * sd_slope
+    log_h, by_mean = log_gain(u)
+    gradient = by_mean[:, None] * mean_slope + (1.0 - u * by_mean)[:, None] * sd_slope
     return log_h + np.log(sd), gradient / sd[:, None]
-
-
-def _log_h(u: Array) -> tuple[Array, Array, Array]:
-    """``log h(u)``, ``h = phi(u) + u Phi(u)``; ``Phi / h`` and ``phi / h``, to any negative u."""
-    v = np.minimum(u, NEAR)
-    mills = math.sqrt(0.5 * math.pi) * erfcx(v * -math.sqrt(0.5))  # Phi / phi
-    tail = 1.0 + v * mills  # h / phi
-    if u.min() < FAR:
-        tail = np.where(v < FAR, np.minimum(v, FAR) ** -2, tail)
-    log_h, by_mean, by_sd = np.log(tail) - 0.5 * v * v - LOG_ROOT, mills / tail, 1.0 / tail
-    if u.max() > NEAR:
-        near, v = u > NEAR, np.maximum(u, NEAR)
-        phi, cdf = np.exp(-0.5 * v * v - LOG_ROOT), ndtr(v)
-        h = phi + v * cdf
-        log_h = np.where(near, np.log(h), log_h)
-        by_mean, by_sd = np.where(near, cdf / h, by_mean), np.where(near, phi / h, by_sd)
-    return log_h, by_mean, by_sd
 
 
 class LocalSearch(Rule):

@@ -28,7 +28,7 @@ from typing import Self, cast
 import numpy as np
 import torch
 from botorch.acquisition.logei import TAU_MAX, TAU_RELU
-from scipy.special import erfcx, expit, log_ndtr
+from scipy.special import erfcx, expit
 
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.linalg import chol_psd
@@ -298,19 +298,23 @@ class LogImprovement(Sampled):
         """As `Criterion`: log sd + log h(u), ``h = phi + u Phi`` at ``u = (mean - best) / sd``."""
         sd = np.sqrt(variance)
         u = (mean - self.best) / sd
-        log_h = log_gain(u)
-        ratio = np.exp(np.minimum(log_ndtr(u) - log_h, 700.0))  # Phi / h
+        log_h, ratio = log_gain(u)
         return log_h + np.log(sd), ratio / sd, (1.0 - u * ratio) / (2.0 * variance)
 
 
-def log_gain(u: Array) -> Array:
-    """``log h(u)``, ``h = phi + u Phi``: ``phi(u) / u^2`` far below 0, and ``h(u) = u + h(-u)``."""
+def log_gain(u: Array) -> tuple[Array, Array]:
+    """``log h(u)``, ``h = phi + u Phi``, and ``Phi / h``.
+
+    Far below 0, ``h`` is ``phi / u^2``; above, ``h(u) = u + h(-u)``.
+    """
     v = -np.abs(u)
-    bracket = 1.0 + v * math.sqrt(math.pi / 2.0) * erfcx(-v / math.sqrt(2.0))
-    far = 1.0 / np.maximum(v * v, 1.0)
-    below = np.log(np.where(v < FAR, far, np.maximum(bracket, TINY)))
-    below -= 0.5 * v * v + 0.5 * math.log(2.0 * math.pi)
-    return np.where(u > 0.0, np.log(np.maximum(u, TINY) + np.exp(below)), below)
+    mills = math.sqrt(0.5 * math.pi) * erfcx(v * -math.sqrt(0.5))  # Phi / phi
+    tail = np.where(v < FAR, 1.0 / np.maximum(v * v, 1.0), np.maximum(1.0 + v * mills, TINY))
+    log_phi = -0.5 * v * v - 0.5 * math.log(2.0 * math.pi)
+    phi = np.exp(log_phi)
+    above, high = u > 0.0, np.maximum(u, 0.0) + phi * tail
+    log_h = np.where(above, np.log(np.maximum(high, TINY)), log_phi + np.log(tail))
+    return log_h, np.where(above, 1.0 - phi * mills, mills) / np.where(above, high, tail)
 
 
 # -- functions of the covariance -----------------------------------------------------------------

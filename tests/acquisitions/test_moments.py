@@ -177,12 +177,16 @@ def test_extended_sets_have_their_values(criterion: Criterion) -> None:
 def test_the_gain_far_below_and_above() -> None:
     u = np.array([-1e6, -2e4, -9e3, -40.0, -3.0, 0.0, 2.0, 50.0])
     with np.errstate(over="raise", invalid="raise"):
-        found = log_gain(u)
+        found, ratio = log_gain(u)
     far = -0.5 * u**2 - 0.5 * np.log(2.0 * np.pi) - 2.0 * np.log(np.maximum(-u, 1e-9))
     np.testing.assert_allclose(found[:3], far[:3], rtol=1e-9)
     np.testing.assert_allclose(
         np.exp(found[4:]), [0.000382154, 0.398942280, 2.00849070, 50.0], rtol=1e-6
     )
+    step = 1e-4 * np.maximum(1.0, np.abs(u))
+    slopes = (log_gain(u + step)[0] - log_gain(u - step)[0]) / (2.0 * step)
+    np.testing.assert_allclose(ratio[:3], -u[:3], rtol=1e-6)
+    np.testing.assert_allclose(ratio, slopes, rtol=1e-4)
 
 
 def test_factors_of_points_that_coincide() -> None:
