@@ -135,6 +135,16 @@ def check_not_shadowed(package: str) -> None:
     )
 
 
+def check_choice(name: str, value: object, *choices: str) -> None:
+    """Check an option that is one of some words.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if value not in choices:
+        raise InputError(f"{name} one of {', '.join(choices)}", repr(value), "Choose one.")
+
+
 def whole_number(name: str, value: Any, least: int) -> int:
     """Check an integer option.
 

@@ -10,7 +10,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bo_stream.errors import InputError, ShapeError, whole_number
+from bo_stream.errors import InputError, ShapeError, check_choice, whole_number
 from bo_stream.mathematics.computation_aware import (
     ActionMatrix,
     BlockMatrix,
@@ -126,10 +126,7 @@ class BlockSparse(CountedActions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.order not in ("locality", "given"):
-            raise InputError(
-                'order "locality" or "given"', f"{self.order!r}", "Choose one of the two."
-            )
+        check_choice("order", self.order, "locality", "given")
         if self.values is not None:
             object.__setattr__(self, "order", "given")
             values = torch.as_tensor(self.values, dtype=torch.float64)

@@ -34,7 +34,7 @@ from gpytorch.kernels import AdditiveKernel, ConstantKernel, Kernel
 from torch import Tensor
 
 from bo_stream.base.options import from_plain
-from bo_stream.errors import InputError, ShapeError, whole_number
+from bo_stream.errors import InputError, ShapeError, check_choice, whole_number
 from bo_stream.mathematics.inducing import (
     Batch,
     GreedyVariance,
@@ -198,12 +198,7 @@ class VIPS:
     def __post_init__(self) -> None:
         check_positive("delta", self.delta)
         check_cap(self.max_points)
-        if self.upper not in ("optimal", "collapsed"):
-            raise InputError(
-                "upper of 'optimal' or 'collapsed'",
-                f"{self.upper!r}",
-                "Leave it out for 'optimal'.",
-            )
+        check_choice("upper", self.upper, "optimal", "collapsed")
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """All old points, and batch points until the bounds are close enough."""
@@ -394,10 +389,7 @@ class FixedSize:
         whole_number("m", self.m, 1)
         whole_number("steps", self.steps, 1)
         check_cap(self.max_points)
-        if self.method not in ("greedy", "gradient"):
-            raise InputError(
-                "method of 'greedy' or 'gradient'", f"{self.method!r}", "Leave it out for 'greedy'."
-            )
+        check_choice("method", self.method, "greedy", "gradient")
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """The points of largest conditional variance, moved by the gradient method."""

@@ -7,7 +7,7 @@ its hyperparameters at arrival.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process
 from bo_stream.mathematics.shapes import Rows, shaped
-from bo_stream.mathematics.sums import GeneralStatistics, far
+from bo_stream.mathematics.sums import SufficientStatistics, far
 
 __all__ = ["NodeState", "absorb", "node_evidence", "node_process"]
 
@@ -34,14 +34,37 @@ COMPETING = 512
 
 
 @dataclass(frozen=True)
-class NodeState(GeneralStatistics):
-    """Statistics over nodes; never changed in place.
+class NodeState(SufficientStatistics):
+    """Statistics over nodes; never changed in place. Their rows need not sum to one, so those of a
+    constant mean are kept, too.
 
     Attributes:
+        w1: ``W'R^-1 1``.
+        y1: ``1'R^-1 (y - origin)``.
+        one: ``1'R^-1 1``.
         Z: The nodes, in transformed space.
     """
 
+    w1: Tensor = shaped("s m")
+    y1: Tensor = shaped("o")
+    one: Tensor = shaped("s", "not negative")
     Z: Tensor = shaped("m d")
+
+    powers: ClassVar[dict[str, int]] = {
+        **SufficientStatistics.powers,
+        "w1": 0,
+        "y1": 1,
+        "one": 0,
+    }
+
+    def totals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """As kept."""
+        return self.w1, self.y1, self.one
+
+    def about(self, origin: Tensor) -> Self:
+        """The same statistics about another origin: O(m)."""
+        moved = super().about(origin)
+        return replace(moved, y1=self.y1 - (origin - self.origin) * self.one)
 
     @classmethod
     def before_data(cls, dim: int, outputs: int) -> Self:

@@ -26,7 +26,6 @@ from bo_stream.mathematics.shapes import Rows, nested, shaped
 __all__ = [
     "BufferedStatistics",
     "FeatureStatistics",
-    "GeneralStatistics",
     "SufficientStatistics",
     "far",
 ]
@@ -128,37 +127,6 @@ class SufficientStatistics(ABC):
         return replace(
             self, **{k: torch.where(v.abs() < FORGOTTEN, 0.0, v) for k, v in scaled.items()}
         )
-
-
-@dataclass(frozen=True)
-class GeneralStatistics(SufficientStatistics):
-    """Statistics of rows that need not sum to one: those of a constant mean are kept, too.
-
-    Attributes:
-        w1: ``W'R^-1 1``.
-        y1: ``1'R^-1 (y - origin)``.
-        one: ``1'R^-1 1``.
-    """
-
-    w1: Tensor = shaped("s m")
-    y1: Tensor = shaped("o")
-    one: Tensor = shaped("s", "not negative")
-
-    powers: ClassVar[dict[str, int]] = {
-        **SufficientStatistics.powers,
-        "w1": 0,
-        "y1": 1,
-        "one": 0,
-    }
-
-    def totals(self) -> tuple[Tensor, Tensor, Tensor]:
-        """As kept."""
-        return self.w1, self.y1, self.one
-
-    def about(self, origin: Tensor) -> Self:
-        """The same statistics about another origin: O(m)."""
-        moved = super().about(origin)
-        return replace(moved, y1=self.y1 - (origin - self.origin) * self.one)
 
 
 def far(mean: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ from bo_stream.base.fitting import (
 from bo_stream.base.options import CommonOptions, from_plain
 from bo_stream.base.stream import Derived, all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
-from bo_stream.errors import InputError
+from bo_stream.errors import InputError, check_choice
 from bo_stream.mathematics.computation_aware import (
     ActionBasis,
     ActionMatrix,
@@ -402,8 +402,7 @@ def most_actions(actions: object, append: str, max_actions: int | None) -> int |
     Raises:
         InputError: on invalid options.
     """
-    if append not in ("identity", "block"):
-        raise InputError('append "identity" or "block"', f"{append!r}", "Choose one of the two.")
+    check_choice("append", append, "identity", "block")
     if not isinstance(actions, Actions):
         raise InputError(
             "an action policy: an object of a subclass of `bo_stream.actions.Actions`",

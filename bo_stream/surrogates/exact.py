@@ -20,7 +20,7 @@ from bo_stream.base import units
 from bo_stream.base.fitting import Correlated
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, S, StreamingGP
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import InputError, UnsupportedError, check_choice
 from bo_stream.mathematics.data_evidence import Correlation
 from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import CategoricalMatern, cross_kernel, frozen_kernel
@@ -153,8 +153,7 @@ class MaternGP(DataGP[S]):
         cat_dims: Sequence[int] = (),
         start: float | None = None,
     ) -> None:
-        if noise not in ("learned", "none"):
-            raise InputError("noise one of learned, none", repr(noise), "Choose one.")
+        check_choice("noise", noise, "learned", "none")
         dim, _ = units.sizes_of(train_X, train_Y)
         if not set(cat_dims) <= set(range(dim)):
             raise InputError(f"cat_dims from 0 to {dim - 1}", f"{cat_dims}", "Correct them.")

@@ -27,7 +27,7 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import Derived, FitMemory, all_or_nothing
 from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.units import change_of_units
-from bo_stream.errors import FallbackWarning, InputError, UnsupportedError
+from bo_stream.errors import FallbackWarning, UnsupportedError, check_choice
 from bo_stream.mathematics import warp as warps
 from bo_stream.mathematics.exact import Array, Evidence, LatentProcess
 from bo_stream.mathematics.outcomes import expected
@@ -208,8 +208,7 @@ class WarpedGP(MaternGP[WarpedState]):
         cat_dims: Sequence[int] = (),
         **common: Unpack[CommonOptions],
     ) -> None:
-        if warp not in ("log", "none"):
-            raise InputError("warp one of log, none", repr(warp), "Choose one.")
+        check_choice("warp", warp, "log", "none")
         model = GaussianLikelihood(
             noise_constraint=Positive(transform=torch.exp, inv_transform=torch.log)
         )
