@@ -39,7 +39,6 @@ __all__ = [
     "PredictedOutcomes",
     "gains_ahead",
     "hypervolume",
-    "largest_gains",
     "recommended",
     "region_of_best",
     "searched",
@@ -139,6 +138,17 @@ class Candidates:
                 break
             chosen.append(self._preferred(left))
         return torch.tensor(chosen, dtype=torch.long)
+
+    def preferred(self, count: int, apart: Tensor | None) -> Tensor:
+        """`best` by one objective; of several, those of the front that are spread best.
+
+        The front is one of measured points, and of others that almost surely no measured one
+        dominates.
+        """
+        if self.values.shape[-1] == 1:
+            return self.best(count, apart)
+        front = self.front()
+        return front[spread_out(self.values[front], count)]
 
     def front(self) -> Tensor:
         """Rows that are not dominated: measured ones, and those `surely_better` than these."""
@@ -315,24 +325,6 @@ def gains_ahead(
     here = values[:, back[: len(X)]]
     gains = outcome(values.amax(-1, keepdim=True).expand_as(here)) - outcome(here)
     return gains.minimum(data.range.to(gains)).mean(0)
-
-
-@torch.no_grad()
-def largest_gains(
-    gains: Callable[[Tensor], Tensor], feasible: FeasibleSet, observed: Tensor
-) -> Tensor:
-    """The largest of expected gains over the space, ``k``.
-
-    Args:
-        gains: Of points ``n x d``: ``k`` kinds of expected gains, ``k x n``.
-        feasible: Where to look.
-        observed: Points with outcomes, ``n x d``.
-    """
-
-    def best(X: Tensor) -> Tensor:
-        return gains(X).topk(min(STARTS, len(X)), -1).indices.T.flatten()
-
-    return gains(searched(best, feasible, observed)).amax(-1)
 
 
 # -- several outcomes ------------------------------------------------------------------------------

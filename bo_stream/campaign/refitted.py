@@ -193,19 +193,13 @@ class ModelPoints:
     def covariance(self, other: ModelPoints) -> Tensor:
         """Covariance with the values at other points, ``batch x 1 x q x q'``."""
         q = self.X.shape[-2]
-        if other is self:
-            return _covariance(self.model, self.X)
-        X = torch.cat([self.X, other.X], -2)
-        return _covariance(self.model, X)[..., :q, q:]
+        X = self.X if other is self else torch.cat([self.X, other.X], -2)
+        matrix: Tensor = _posterior(self.model, X).distribution.covariance_matrix
+        return matrix.unsqueeze(-3)[..., :q, X.shape[-2] - other.X.shape[-2] :]
 
 
 def _posterior(model: Model, X: Tensor, noise: bool = False) -> GPyTorchPosterior:
     return cast(GPyTorchPosterior, model.posterior(X, observation_noise=noise))
-
-
-def _covariance(model: Model, X: Tensor) -> Tensor:
-    matrix: Tensor = _posterior(model, X).distribution.covariance_matrix
-    return matrix.unsqueeze(-3)
 
 
 def refitted(make: Callable[..., Any], *data: Any, **frame: Any) -> Any:

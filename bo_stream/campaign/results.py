@@ -19,14 +19,13 @@ from bo_stream.campaign.learner import latent_surrogate
 from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import (
     APART,
+    STARTS,
     Candidates,
     OutcomePredictions,
     PredictedOutcomes,
     gains_ahead,
-    largest_gains,
     recommended,
     searched,
-    spread_out,
     told_at,
 )
 from bo_stream.campaign.space import Pool
@@ -130,13 +129,18 @@ def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFr
     if not 0.0 <= least <= 1.0:
         raise InputError("feasible, a probability", repr(least), "For example 0.95.")
     predictions, data, engine = _predictions(state), state.observations, state.engine
-    X, rows = _candidates(predictions, engine.feasible, data, least)
+    where, space = engine.feasible, engine.feasible.space
+    X, rows = _candidates(predictions, where, data, least)
     known = predictions.at(X)
-    front = _ordered_front(known, least)
-    apart = (
-        None if isinstance(engine.feasible.space, Pool) else APART * engine.feasible.domain.width
-    )
-    chosen = front if n is None else _preferred(predictions, known, data, least, n, apart)
+    if n is None:
+        chosen = _ordered_front(known, least)
+    else:
+        enough = known.enough(least)
+        X_enough, values = X[enough], known.objectives[enough]
+        told = told_at(X_enough, *data.complete)
+        candidates = Candidates(X_enough, told, values, predictions.higher)
+        apart = None if isinstance(space, Pool) else APART * where.domain.width
+        chosen = enough[candidates.preferred(n, apart)]
     frame, X = _settings_at(state, X[chosen] if rows is None else rows[chosen])
     here = predictions.at(X)
     frame = frame.join(_shown(here, frame.index, interval=True))
@@ -148,7 +152,10 @@ def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFr
         there = predictions.at(X)
         return there.distribution(0).expected_improvement(held) * there.feasible
 
-    found = largest_gains(gains, engine.feasible, data.candidates())
+    def largest(X: Tensor) -> Tensor:
+        return gains(X).topk(min(STARTS, len(X)), -1).indices.T.flatten()
+
+    found = gains(searched(largest, where, data.candidates())).amax(-1)
     return frame.assign(gain=found.numpy())
 
 
@@ -217,36 +224,6 @@ def _candidates(
     measured = measured[where.domain.contains(measured)]
     found = searched(best, where, data.candidates())
     return torch.cat([measured, found.to(measured)]).unique(dim=0), None
-
-
-def _preferred(
-    predictions: OutcomePredictions,
-    known: PredictedOutcomes,
-    data: Observations,
-    least: float,
-    count: int,
-    apart: Tensor | None,
-) -> Tensor:
-    """Rows of candidates in order of preference.
-
-    Of several objectives they are those of the front that are spread best. The front is one of
-    measured points, and of others that almost surely no measured one dominates.
-
-    Args:
-        predictions: Predictions of all outcomes.
-        known: Those at the candidates.
-        data: All outcomes.
-        least: The least probability of feasibility.
-        count: Number of rows at most.
-        apart: How far those of one objective differ in some input, ``d``; None in a pool.
-    """
-    enough = known.enough(least)
-    X, values = known.X[enough], known.objectives[enough]
-    candidates = Candidates(X, told_at(X, *data.complete), values, predictions.higher)
-    if values.shape[-1] == 1:
-        return enough[candidates.best(count, apart)]
-    front = candidates.front()
-    return enough[front[spread_out(values[front], count)]]
 
 
 def _ordered_front(known: PredictedOutcomes, least: float) -> Tensor:
