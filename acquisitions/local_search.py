@@ -6,7 +6,7 @@ search from points spread over the box misses the improvement next to the best p
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -15,13 +15,13 @@ from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from acquisitions.ascent import maximise_in_turn, repeats_tell
 from acquisitions.climb import climb
 from acquisitions.domain import Domain
 from acquisitions.moments import log_gain
 from acquisitions.rule import Proposal, Rule, View
+from acquisitions.search import shifted
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.exact import Array, LatentProcess
@@ -35,8 +35,6 @@ STARTS, EVALUATIONS = 10, 25
 """Points that the search starts from, and evaluations of all of them."""
 TOLERANCE = 1e-5
 """Promised gain below which a climb ends."""
-SPREAD = 2048
-"""Points of the Sobol sequence that global candidates are drawn from."""
 CENTRES, TO_INCUMBENT = 4, 0.6
 """Number of good points that local candidates surround, and the share about the best one."""
 RADII = (-3.0, -0.3)
@@ -179,7 +177,10 @@ def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array
     low, high = box
     scales = np.minimum(process.lengthscales, high - low)
     candidates = np.concatenate(
-        [_over_the_box(low, high, rng), _about_the_best(process, low, high, scales, rng)]
+        [
+            shifted(box, GLOBAL, rng.random(len(low))),
+            _about_the_best(process, low, high, scales, rng),
+        ]
     )
     values = log_improvement(process, candidates, slopes=False)
     starts = candidates[_roulette(values, rng)]
@@ -189,16 +190,6 @@ def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array
     reached[(gaps * gaps).sum(-1).min(-1) <= SAME**2] = -np.inf
     best = X[reached.argmax()] if reached.max() > -np.inf else candidates[rng.integers(GLOBAL)]
     return np.asarray(best)
-
-
-def _over_the_box(low: Array, high: Array, rng: np.random.Generator) -> Array:
-    points = _sobol(len(low))[rng.choice(SPREAD, GLOBAL, replace=False)]
-    return low + (high - low) * ((points + rng.random(len(low))) % 1.0)
-
-
-@cache
-def _sobol(dim: int) -> Array:
-    return SobolEngine(dim, scramble=True, seed=0).draw(SPREAD, dtype=torch.float64).numpy()
 
 
 def _about_the_best(

@@ -28,7 +28,7 @@ from acquisitions.moments import Criterion
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import ExpandedProcess, Sums
 
-__all__ = ["Search"]
+__all__ = ["Search", "shifted"]
 
 OVERVIEW = 256
 """Number of points of the overview."""
@@ -91,9 +91,8 @@ class Search:
     def best(self) -> tuple[Array, float]:
         """The best points found, ``q x d``, and their value."""
         criterion, held = self.target.criterion, len(self.target.held)
-        low, high = self.bounds
-        shift = torch.rand(len(low), dtype=torch.float64).numpy()
-        X = low + (high - low) * ((_sobol(len(low), OVERVIEW) + shift) % 1.0)
+        d = self.bounds.shape[1]
+        X = shifted(self.bounds, OVERVIEW, torch.rand(d, dtype=torch.float64).numpy())
         mean, variance = self.process.marginals(X)
         variance = np.maximum(variance, 1e-12 * variance.max() + TINY)
         if self.target.is_marginal:
@@ -108,7 +107,7 @@ class Search:
         first += [i for i in np.argsort(-mean)[:BY_MEAN].tolist() if i not in first]
         peaks, heights = self._climbed(self._of_one, X[first], STEPS, gain, drop=False)
         pool = np.concatenate([peaks, X[spread[: POOL - len(peaks)]]])
-        sets = pool[self._greedy(pool, heights)].reshape(-1, self.q * len(low))
+        sets = pool[self._greedy(pool, heights)].reshape(-1, self.q * d)
         found, reached = self._climbed(self._of_all, sets, JOINT, gain)
         top = int(reached.argmax())
         return found[top].reshape(self.q, -1), float(reached[top])
@@ -176,6 +175,12 @@ class Search:
             np.put_along_axis(value, chosen, -np.inf, 1)
             chosen = _branches(value, chosen)
         return chosen[:SETS, held:] - held
+
+
+def shifted(bounds: Array, count: int, shift: Array) -> Array:
+    """The first points of a Sobol sequence in a box, ``count x d``, shifted by ``d`` widths."""
+    low, high = bounds
+    return low + (high - low) * ((_sobol(len(low), count) + shift) % 1.0)
 
 
 @cache
