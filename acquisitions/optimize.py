@@ -100,7 +100,8 @@ def optimize_acqf(
 @torch.no_grad()
 def _searched(acqf: Any, bounds: Tensor, q: int) -> tuple[Tensor, Tensor] | None:
     """The maximisers and their value; None where the acquisition function is not of moments."""
-    model = acqf.model if type(acqf) in SEARCHED else None
+    is_box = bool(bounds.isfinite().all() and (bounds[0] < bounds[1]).all())
+    model = acqf.model if is_box and type(acqf) in SEARCHED else None
     if not isinstance(model, GaussianModel) or model.num_outputs != 1:
         return None
     process = model.expanded()

@@ -38,11 +38,14 @@ POOL, BEAMS = 64, 6
 """Number of points that sets are built of, and of sets."""
 SETS, JOINT = 4, 20
 """Number of sets that climb, and evaluations of their climb."""
+MANY = 12
+"""Number of variables beyond which there are twice as many sets: many are local maxima."""
 APART = 0.4
 """Distance of peaks in units of the process."""
 GAIN = 1e-3
 """A climb ends where less is to be gained, in standard deviations or in logarithms."""
-TINY = 1e-300
+SMALLEST = 1e-12
+"""Smallest variance of a point, in squared units of the model's outcome."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Search:
         d = self.bounds.shape[1]
         X = shifted(self.bounds, OVERVIEW, torch.rand(d, dtype=torch.float64).numpy())
         mean, variance = self.process.marginals(X)
-        variance = np.maximum(variance, 1e-12 * variance.max() + TINY)
+        variance = np.maximum(variance, self._smallest)
         if self.target.is_marginal:
             score = criterion.marginal(mean, variance)[0]
         else:
@@ -116,6 +119,10 @@ class Search:
     def _unit(self) -> Array:
         return np.minimum(self.process.unit, self.bounds[1] - self.bounds[0])
 
+    @property
+    def _smallest(self) -> float:
+        return SMALLEST * self.process.scale**2
+
     def _climbed(
         self, function: Any, starts: Array, evaluations: int, tolerance: float, drop: bool = True
     ) -> tuple[Array, Array]:
@@ -131,7 +138,7 @@ class Search:
             none = self.bounds[:0]
             return self._of_sets(self.target.criterion.few, X[:, None], self.target.held, none)
         moments = self.process.moments(X[:, None])
-        variance = np.maximum(moments.covariance[:, 0, 0], TINY)
+        variance = np.maximum(moments.covariance[:, 0, 0], self._smallest)
         value, by_mean, by_variance = self.target.criterion.marginal(moments.mean[:, 0], variance)
         return value, moments.pull(by_mean[:, None], by_variance[:, None, None])[:, 0]
 
@@ -166,15 +173,16 @@ class Search:
             pool: The points, ``M x d``.
             heights: Values of the first ones, one of which begins each set.
         """
-        held, first = len(self.target.held), np.argsort(-heights)[:BEAMS, None]
+        more = 2 if pool.shape[1] * self.q > MANY else 1
+        held, first = len(self.target.held), np.argsort(-heights)[: more * BEAMS, None]
         moments = self._moments(pool)
         chosen = np.hstack([np.tile(np.arange(held), (len(first), 1)), held + first])
         for _ in range(self.q - 1):
             value = self.target.criterion.few.extended(chosen, *moments)
             value[:, :held] = -np.inf
             np.put_along_axis(value, chosen, -np.inf, 1)
-            chosen = _branches(value, chosen)
-        return chosen[:SETS, held:] - held
+            chosen = _branches(value, chosen, more * BEAMS)
+        return chosen[: more * SETS, held:] - held
 
 
 def shifted(bounds: Array, count: int, shift: Array) -> Array:
@@ -204,7 +212,7 @@ def _apart(Z: Array, score: Array, count: int) -> list[int]:
     return cast(list[int], order[chosen].tolist())
 
 
-def _branches(value: Array, chosen: np.ndarray) -> np.ndarray:
+def _branches(value: Array, chosen: np.ndarray, count: int) -> np.ndarray:
     """The best different sets with a point more, from the two best ones of each."""
     two = np.argpartition(-value, 1, 1)[:, :2]
     order = np.argsort(-np.take_along_axis(value, two, 1), None)
@@ -212,4 +220,4 @@ def _branches(value: Array, chosen: np.ndarray) -> np.ndarray:
     different = dict[frozenset[int], list[int]]()
     for row in grown.tolist():
         different.setdefault(frozenset(row), row)
-    return np.array([*different.values()][:BEAMS])
+    return np.array([*different.values()][:count])

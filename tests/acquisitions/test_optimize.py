@@ -149,6 +149,31 @@ def test_the_rest_is_botorchs(case: str) -> None:
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
 
 
+def test_an_input_of_no_width_is_left_to_botorch() -> None:
+    flat = torch.tensor([[0.0, 0.3], [2.0, 0.3]], dtype=torch.float64)
+    points, _ = optimize_acqf(build("qucb", surrogate()), flat, 2, num_restarts=1, raw_samples=4)
+    assert bool((points[:, 1] == 0.3).all())
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_outcomes_in_any_unit(unit: float) -> None:
+    model = ExactGP(X, unit * Y, bounds=BOX)
+    for name in ("qucb", "qlogei", "qlognei", "max_variance"):
+        acqf = build(name, model, best_f=4.0 * unit, X_baseline=X[:8], seed=3)
+        with calls_of(acquisitions.optimize.searched_by_botorch) as calls:
+            optimize_acqf(acqf, BOX, 2)
+        assert not calls
+
+
+def test_points_that_are_known_exactly() -> None:
+    model = ExactGP(X, Y, torch.full_like(Y, 1e-9), bounds=BOX)
+    with calls_of(acquisitions.optimize.searched_by_botorch) as calls:
+        for name in ("ei", "qlogei", "nipv"):
+            acqf = build(name, model, best_f=float(Y.max()), mc_points=drawn(90), seed=3)
+            assert float(optimize_acqf(acqf, BOX, 1)[1].isfinite())
+    assert not calls
+
+
 def test_of_several_outcomes_it_is_botorchs() -> None:
     two = WISKI(X, torch.cat([Y, Y], -1), bounds=BOX)
     points, _ = optimize_acqf(MaxVariance(two), BOX, 1, num_restarts=1, raw_samples=4)
