@@ -49,6 +49,16 @@ def pairs(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def plain(frame: pd.DataFrame) -> str:
+    """A table as it is: words, whole numbers, two digits of other numbers."""
+    lines = [_line(str(frame.columns[0]), list(frame.columns[1:]))]
+    lines.append(_line("---", ["---"] * (len(frame.columns) - 1)))
+    for row in frame.itertuples(index=False):
+        cells = [one if isinstance(one, str) else _digits(one) for one in row]
+        lines.append(_line(cells[0], cells[1:]))
+    return "\n".join(lines)
+
+
 def number(value: float) -> str:
     """Two digits of a number; nothing is said below the least loss that counts."""
     if pd.isna(value):
@@ -56,6 +66,13 @@ def number(value: float) -> str:
     if value < LEAST:
         return f"<{LEAST:.0e}".replace("e-0", "e-")
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.2g}"
+
+
+def _digits(value: float) -> str:
+    """A whole number, or two digits of another one."""
+    if pd.isna(value):
+        return "-"
+    return f"{value:,.0f}" if value == round(value) or abs(value) >= 100.0 else f"{value:.2g}"
 
 
 def _range(row: pd.Series, how: str) -> str:

@@ -1,7 +1,7 @@
 """Every surrogate with every acquisition function, and campaigns on rasters, in one sweep."""
 
-from collections.abc import Iterator, Sequence
-from functools import reduce
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 from experiments.active_learning import study as active_learning
 from experiments.active_learning.campaigns import LearningRun
 from experiments.common.command import refuse_unknown
-from experiments.common.plots import draw_band, legend, logarithmic_axis, save
+from experiments.common.plots import draw_band, in_words, logarithmic_axis, save
 from experiments.common.progress import say
 from experiments.comparison import study as comparison
 from experiments.comparison.study import ComparisonRun
@@ -29,9 +29,17 @@ ENDS = {
     "rmse": "error",
     "integrated_variance": "integrated variance",
     "coverage": "coverage",
-    "processor s": "processor seconds",
+    "processor_s": "processor seconds",
 }
 """Scores of a campaign at its end, and what they are called."""
+CAMPAIGN = ["raster", "surrogate", "policy"]
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is asked of a run: its checkpoints."""
+
+    budget: dict[str, Any]
 
 
 def plan(c: dict[str, Any], smoke: bool = False) -> list[Any]:
@@ -40,7 +48,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Any]:
     ``functions`` is a configuration of `experiments.comparison` whose methods are combined with
     each ``acquisition``; ``malaria`` one of `experiments.active_learning`.
     """
-    refuse_unknown(c, ("title", "takes", "output", *PARTS), "the configuration")
+    refuse_unknown(c, ("title", "takes", "output", "stored", *PARTS), "the configuration")
     own = dict(c["functions"])
     rules = own.pop("acquisition")
     maps = c["malaria"]
@@ -58,43 +66,67 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[Any]:
 def report(c: dict[str, Any], done: Done, folder: Path) -> None:
     """Tables and pictures of what is done, in a folder for each acquisition function.
 
-    Of an acquisition function only those tasks and seeds count that all its methods have.
+    Runs that are stored, in the folder of that key, count as done. Of an acquisition function only
+    those tasks and seeds count that all its methods have.
     """
-    functions = [each for each in done if isinstance(each[0], ComparisonRun)]
-    for rule in c["functions"]["acquisition"]:
-        about = rule["label"]
-        own = [each for each in functions if each[0].label.endswith(f", {about}")]
-        if shared := in_common(own):
-            to = folder / about.replace(" ", "-")
-            to.mkdir(exist_ok=True)
-            title = f"{c['functions']['title']}, {about}"
-            say(f"\n{about}: {len(shared)} of {len(own)} runs are of tasks and seeds in common")
-            bare = [(run, named(table, run, about)) for run, table in shared]
-            comparison.report({"title": title, "pooled": True}, bare, to)
-            steps = per_step([table for _, table in bare], c["functions"]["batch"])
-            steps_table(steps).to_csv(to / "steps.csv", index=False)
-            if len(steps):
-                draw_steps(steps, to / "steps.png", title)
+    own = [with_rule(table) for run, table in done if isinstance(run, ComparisonRun)]
+    functions = kept(own, ["rule", "method", "task", "seed"], "functions", c, folder)
+    about = c["functions"]
+    labels = [method["label"] for method in about["method"]]
+    functions = functions.sort_values("method", key=lambda m: m.map(labels.index), kind="stable")
+    marks = Marks({"marks": tuple(about["at"]), "mark_seconds": tuple(about["at_seconds"])})
+    for rule, every in functions.groupby("rule", sort=False):
+        shared = in_common(every.drop(columns="rule"), ["task", "seed"], ["method"])
+        runs = [part for _, part in shared.groupby(["task", "seed", "method"], sort=False)]
+        to, title = folder / str(rule).replace(" ", "-"), f"{about['title']}, {rule}"
+        to.mkdir(exist_ok=True)
+        comparison.report({"title": title, "pooled": True}, [(marks, run) for run in runs], to)
+        steps = per_step(runs, about["batch"])
+        steps_table(steps).to_csv(to / "steps.csv", index=False)
+        if len(steps):
+            draw_steps(steps, to / "steps.png", title)
     campaigns = [each for each in done if isinstance(each[0], LearningRun)]
     if campaigns:
         active_learning.report(c["malaria"], campaigns, folder)
-        found = learned(campaigns)
+    ends = [ended(run, table) for run, table in campaigns]
+    last = kept(ends, [*CAMPAIGN, "seed"], "campaigns", c, folder)
+    if len(last):
+        found = learned(last)
         found.to_csv(folder / "malaria.csv", index=False)
         say("\n" + found.to_string(index=False, float_format="{:.3g}".format))
 
 
-def named(table: pd.DataFrame, run: ComparisonRun, rule: str) -> pd.DataFrame:
-    """A run's table, its method called by the surrogate alone."""
-    return table.assign(method=run.label.removesuffix(f", {rule}"))
+def kept(
+    tables: Sequence[pd.DataFrame], keys: list[str], name: str, c: dict[str, Any], folder: Path
+) -> pd.DataFrame:
+    """All rows, of these tables and of stored runs that are not among them.
+
+    They are written to a file for each seed, ``<name>_<seed>.csv``, which may be stored: copied to
+    the configuration's ``stored``.
+    """
+    before = [pd.read_csv(path) for path in sorted(Path(c["stored"]).glob(f"{name}_*.csv"))]
+    rows = pd.DataFrame(columns=keys)
+    for part in [*tables, *before]:
+        known = pd.MultiIndex.from_frame(rows[keys])
+        new = part[~pd.MultiIndex.from_frame(part[keys]).isin(known)]
+        rows = pd.concat([rows, new], ignore_index=True) if len(rows) else new
+    for seed, part in rows.groupby("seed"):
+        part.to_csv(folder / f"{name}_{seed}.csv", index=False)
+    return rows
 
 
-def in_common(done: Done) -> list[tuple[ComparisonRun, pd.DataFrame]]:
-    """Those of the tasks and seeds that all methods have."""
-    had: dict[str, set[Any]] = {}
-    for run, _ in done:
-        had.setdefault(run.label, set()).add((run.task_label, run.seed))
-    both = reduce(set.intersection, had.values()) if had else set[Any]()
-    return [(run, table) for run, table in done if (run.task_label, run.seed) in both]
+def with_rule(table: pd.DataFrame) -> pd.DataFrame:
+    """A run's table, its method split into surrogate and acquisition function."""
+    method, _, rule = str(table["method"].iloc[0]).rpartition(", ")
+    return table.assign(method=method, rule=rule)
+
+
+def in_common(table: pd.DataFrame, keys: list[str], among: list[str]) -> pd.DataFrame:
+    """Rows whose keys are had by each of those that columns tell apart."""
+    pairs = table[[*keys, *among]].drop_duplicates()
+    counts = pairs.groupby(keys, sort=False).size()
+    whole = counts[counts == len(pairs[among].drop_duplicates())].index
+    return table.merge(whole.to_frame(index=False), on=keys)
 
 
 def per_step(tables: Sequence[pd.DataFrame], q: int) -> pd.DataFrame:
@@ -126,38 +158,31 @@ def steps_table(steps: pd.DataFrame) -> pd.DataFrame:
 def draw_steps(steps: pd.DataFrame, path: Path, title: str) -> None:
     """Draw medians of the seconds of a step against the number of observations."""
     figure, ax = plt.subplots(figsize=(8.5, 4.5), layout="constrained")
-    counts = []
     for k, (method, part) in enumerate(steps.groupby("method", sort=False)):
         binned = part.assign(step=(WIDTH * np.log2(part["n"])).round())
-        counts.append(draw_band(ax, binned, "seconds", "n", str(method), k)[1])
+        draw_band(ax, binned, "seconds", "n", str(method), k)
     ax.set(xlabel="observations", ylabel="processor seconds of a step", title=title)
     for which in "xy":
         logarithmic_axis(ax, which)
-    legend(ax, counts, beside=True)
+    about = {"title": "median and range over functions and seeds", "title_fontsize": 8}
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0), **about)
     save(figure, path)
 
 
-def learned(done: Done) -> pd.DataFrame:
+def ended(run: LearningRun, table: pd.DataFrame) -> pd.DataFrame:
+    """The last row of a campaign, with the seconds of all."""
+    last = table.iloc[-1]
+    about = dict(zip(CAMPAIGN, (run.cells, run.surrogate, run.policy), strict=True))
+    scores = {"n": last["n"], **{name: last[name] for name in ENDS if name in last}}
+    row = about | {"seed": run.seed} | scores | {"processor_s": table["cpu_seconds"].sum()}
+    return pd.DataFrame([row])
+
+
+def learned(last: pd.DataFrame) -> pd.DataFrame:
     """How campaigns ended, medians over the seeds that all of a raster have."""
-    rows = []
-    for run, table in done:
-        last = table.iloc[-1]
-        seconds = table["cpu_seconds"].sum()
-        of = {"raster": run.cells, "surrogate": run.surrogate, "policy": run.policy}
-        scores = {name: last[name] for name in ENDS if name in last}
-        rows.append(of | {"seed": run.seed, "n": last["n"]} | scores | {"processor s": seconds})
-    whole = pd.DataFrame(rows)
-    parts = list(_seeds_in_common(whole))
-    keys = ["raster", "surrogate", "policy"]
-    grouped = pd.concat(parts).groupby(keys, sort=False)
-    counts = grouped.size().rename("seeds")
+    rasters = [part for _, part in last.groupby("raster", sort=False)]
+    shared = pd.concat([in_common(part, ["seed"], CAMPAIGN[1:]) for part in rasters])
+    grouped = shared.groupby(CAMPAIGN, sort=False)
     medians = grouped[["n", *ENDS]].median().rename(columns=ENDS)
-    return pd.concat([counts, medians], axis=1).reset_index()
-
-
-def _seeds_in_common(whole: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Of each raster the rows of seeds that all its surrogates and policies have, if any."""
-    for _, part in whole.groupby("raster", sort=False):
-        wide = part.pivot(index="seed", columns=["surrogate", "policy"], values="n")
-        both = wide.dropna().index
-        yield part[part["seed"].isin(both)] if len(both) else part
+    table = pd.concat([grouped.size().rename("seeds"), medians], axis=1).reset_index()
+    return table.assign(**{key: table[key].map(in_words) for key in CAMPAIGN})

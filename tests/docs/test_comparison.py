@@ -1,28 +1,33 @@
-"""The tables beside other optimisers say what the study's files say."""
+"""The tables of studies on the pages say what the studies' files say."""
 
 import re
 
 import pandas as pd
 import pytest
 
-from experiments.comparison.pages import pairs, standing
+from experiments.comparison.pages import pairs, plain, standing
 from tests.docs.pages import ROOT
 
-FOLDER = ROOT / "docs" / "comparison"
 MARK = re.compile(
     r"<!-- (?P<file>[\w/]+\.csv)(?:, (?P<budget>[^>]+))? -->\n+(?P<table>(?:\|.*\n)+)"
 )
-PAGE = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+FOLDERS = {"comparison": "comparison", "mission": "mission", "papers/vips": "papers"}
+"""Of the files, by page."""
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in FOLDERS}
+MARKS = [(name, mark) for name, text in PAGES.items() for mark in MARK.finditer(text)]
 
 
 @pytest.mark.parametrize(
-    "mark", list(MARK.finditer(PAGE)), ids=lambda m: f"{m['file']}, {m['budget']}"
+    ("page", "mark"), MARKS, ids=[f"{m['file']}, {m['budget']}" for _, m in MARKS]
 )
-def test_tables_are_those_of_the_files(mark: re.Match[str]) -> None:
-    frame = pd.read_csv(FOLDER / mark["file"])
-    table = standing(frame, mark["budget"]) if mark["budget"] else pairs(frame)
+def test_tables_are_those_of_the_files(page: str, mark: re.Match[str]) -> None:
+    frame = pd.read_csv(ROOT / "docs" / FOLDERS[page] / mark["file"])
+    made = plain if "budget" not in frame else pairs
+    table = standing(frame, mark["budget"]) if mark["budget"] else made(frame)
     assert mark["table"].strip() == table
 
 
-def test_every_table_names_its_file() -> None:
-    assert len(re.findall(r"^\| ?-{3}", PAGE, re.MULTILINE)) == len(MARK.findall(PAGE))
+@pytest.mark.parametrize("page", PAGES)
+def test_every_table_names_its_file(page: str) -> None:
+    found = MARK.findall(PAGES[page])
+    assert len(re.findall(r"^\| ?-{3}", PAGES[page], re.MULTILINE)) == len(found)

@@ -251,7 +251,38 @@ COMPARISON = [
     f"ahead of random points in {share('tuning', 'n = 60', 'random points')} of the runs.",
 ]
 
+
+# -- the mission's study -------------------------------------------------------------------------
+
+END = stored("mission/qUCB/standings.csv").query("budget == '10 s'").set_index("method")
+STEP = stored("mission/qUCB/steps.csv").set_index("method")
+MAPS = stored("mission/malaria.csv").set_index(["surrogate", "policy"])["error"]
+
+
+def step(method: str) -> str:
+    known = STEP.loc[method].dropna()
+    return f"{known.min():.0f} to {known.max():.0f}"
+
+
+def error(surrogate: str, policy: str) -> str:
+    return f"{MAPS[surrogate, policy]:.4f}".lstrip("0")
+
+
+NIPV, ANY, GRID = "integrated variance (NIPV)", "random cells", "WISKI, 30 x 30 nodes"
+MISSION = [
+    f"In 10 processor seconds `SingleTaskGP` makes {END['n']['SingleTaskGP']:.0f} evaluations, "
+    f"`WISKI` {END['n']['WISKI']:.0f}, `OnlineSGPR` {END['n']['OnlineSGPR with VIPS']:.0f} and "
+    f"`HSGP` {END['n']['HSGP']:.0f}.",
+    f"A step of `SingleTaskGP` takes {step('SingleTaskGP')} ms in these bins, of `WISKI` "
+    f"{step('WISKI')}, of `OnlineSGPR` {step('OnlineSGPR with VIPS')} and of "
+    f"`HSGP` {step('HSGP')}.",
+    f"With NIPV the error of `WISKI` is {error(GRID, NIPV)}, at random {error(GRID, ANY)}; of "
+    f"`ExactGP` {error('ExactGP', NIPV)} and {error('ExactGP', ANY)}; of O-SVGP "
+    f"{error('O-SVGP', NIPV)} and {error('O-SVGP', ANY)}.",
+]
+
 PAGES = {"README.md": README, "docs/surrogates.md": SURROGATES, "docs/comparison.md": COMPARISON}
+PAGES["docs/mission.md"] = MISSION
 TABLES = ("streams", "schools", "malaria_budget", "decoupled_arm")
 
 
