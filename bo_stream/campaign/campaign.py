@@ -659,9 +659,9 @@ class Campaign:
         """
         if of == "trials":
             return found.front(self._refreshed())
-        from bo_stream.campaign import results  # not at the top: it imports torch
+        from bo_stream.campaign.results import front  # not at the top: it imports torch
 
-        return results.front(self._synced(), of, feasible)
+        return front(self._synced(), of, feasible)
 
     def hypervolume(self) -> tuple[float, dict[str, float]] | None:
         """Hypervolume of `front`, and the outcomes that it is measured from.
@@ -709,9 +709,9 @@ class Campaign:
             StateError: before there are enough outcomes for a surrogate.
             UnsupportedError: if the goal is ``learn``.
         """
-        from bo_stream.campaign import results  # not at the top: it imports torch
+        from bo_stream.campaign.results import recommend  # not at the top: it imports torch
 
-        return results.recommend(self._synced(), n, feasible)
+        return recommend(self._synced(), n, feasible)
 
     def predict(
         self, frame: pd.DataFrame | Mapping[str, Any], *, noise: bool = False
@@ -734,9 +734,9 @@ class Campaign:
             InputError, BoundsError: for invalid inputs.
             UnsupportedError: for noise of counts or of several outcomes.
         """
-        from bo_stream.campaign import results  # not at the top: it imports torch
+        from bo_stream.campaign.results import predict  # not at the top: it imports torch
 
-        return results.predict(self._synced(), frame, noise=noise)
+        return predict(self._synced(), frame, noise=noise)
 
     def plot(self, title: str | None = None, optimum: float | None = None) -> Figure:
         """A picture of all outcomes and the best so far, or of the front of several objectives.
