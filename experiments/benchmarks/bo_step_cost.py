@@ -2,7 +2,7 @@
 
 Run `python -m experiments.benchmarks.bo_step_cost` (add `--smoke` for a run of seconds). One
 process, one thread; 3-D problems, q = 3, WISKI with 10 x 10 x 10 nodes, qUCB with 10 restarts of
-512 raw samples. Three tables, also under `results/benchmarks/`:
+512 raw samples. Four tables, also under `results/benchmarks/`:
 
 - steps 50 to 150: fit, acquisition and update in units of c, the time of one 1000 x 1000 Cholesky
   factorisation, taken before every step; the median number of objective evaluations of a fit; what
@@ -10,21 +10,26 @@ process, one thread; 3-D problems, q = 3, WISKI with 10 x 10 x 10 nodes, qUCB wi
 - steps 1000 to 1050 against them (the observations between are preloaded, half of them uniform and
   half around the best points): the whole step, one objective evaluation, one acquisition
   evaluation;
-- WISKI's step against ExactGP's at n = 2,000 and 4,000, both with exactly 5 objective evaluations.
+- WISKI's step against ExactGP's at n = 2,000 and 4,000, both with exactly 5 objective evaluations;
+- mean processor seconds of WISKI's step (observe, refit on schedule, decide) at n = 50 to 5,000,
+  and of BoTorch's loop up to 1,000, which fits a `SingleTaskGP` and searches its qUCB.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from time import perf_counter
+from statistics import mean
+from time import perf_counter, process_time
 from typing import Any
 
 import pandas as pd
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.monte_carlo import qUpperConfidenceBound
+from botorch.optim.optimize import optimize_acqf as searched_by_botorch
 from torch import Tensor
 
-from acquisitions import build
+from acquisitions import build, optimize_acqf
 from bo_stream import FitReport, surrogate
 from experiments.benchmarks.benchmark import Tables, benchmark
 from experiments.benchmarks.timing import Clock, cholesky, clock_on, loop_clock, seconds
@@ -32,8 +37,11 @@ from experiments.common.command import start
 from experiments.common.kernels import RAW
 from experiments.common.loops import BOLoop, LoopConfig
 from experiments.common.progress import Progress, say
+from experiments.comparison.methods import botorch_gp
 from problems import SyntheticProblem, synthetic
 
+GROWN, MOST_EXACT = 1.25, 1000
+"""Growth of the data after which a step refits, and data up to which the exact GP is fitted."""
 LIMITS = {
     "step": 50.0,
     "wall-clock / parts": 1.02,
@@ -55,13 +63,15 @@ class StepSizes:
     late_steps: int = 50
     against: tuple[int, ...] = (2000, 4000)
     against_steps: int = 3
+    whole: tuple[int, ...] = (50, 200, 1000, 5000)
+    whole_steps: int = 10
     config: LoopConfig = field(default_factory=lambda: LoopConfig(recommend_every=0))
 
 
 def measure(smoke: bool, device: torch.device) -> Tables:
     """Early steps in c, growth to late ones, and steps against the exact GP's."""
     few = LoopConfig(num_restarts=2, raw_samples=16, recommend_every=0)
-    sizes = StepSizes(6, 2, 5, 20, 3, (60, 120), 1, few) if smoke else StepSizes()
+    sizes = StepSizes(6, 2, 5, 20, 3, (60, 120), 1, (20, 40), 2, few) if smoke else StepSizes()
     early, growth = [], []
     for name in ("levy", "ackley"):
         first, late = map(in_units, streamed(name, sizes, device))
@@ -73,6 +83,9 @@ def measure(smoke: bool, device: torch.device) -> Tables:
     say("\nSeconds of a step with exactly 5 objective evaluations")
     rows = [against_exact(n, sizes, device) for n in sizes.against]
     yield "bo_step_cost_exact", pd.DataFrame(rows)
+    say("\nProcessor seconds of a whole step")
+    rows = [whole_step(n, sizes, device) for n in sizes.whole]
+    yield "bo_step_cost_whole", pd.DataFrame(rows)
     limits = ", ".join(f"{name} {limit:g}" for name, limit in LIMITS.items())
     say(f"\nLimits (at least, for the ratios to ExactGP; at most, for the others): {limits}")
 
@@ -196,6 +209,33 @@ def against_exact(n: int, sizes: StepSizes, device: torch.device) -> dict[str, f
             loop.step()
         row[family] = float(loop.table()["step_seconds"].iloc[1:].median())
     return {**row, "ratio": row["exact"] / row["wiski"]}
+
+
+def whole_step(n: int, sizes: StepSizes, device: torch.device) -> dict[str, float]:
+    """Mean processor seconds of a step at n observations: WISKI's, and BoTorch's up to 1,000."""
+    problem, c = task("levy", device), sizes.config
+    X = between(problem.bounds, problem.optimizers, n + c.q * sizes.whole_steps)
+    Y, times, fitted = problem(X), list[float](), n
+    model: Any = surrogate("wiski", X[:n], Y[:n], bounds=problem.bounds, grid_size="auto")
+    model.fit()
+    build("qucb", model)(X[: c.q])
+    for end in range(n + c.q, len(X) + 1, c.q):
+        began = process_time()
+        model.observe(X[end - c.q : end], Y[end - c.q : end])
+        if end >= GROWN * fitted:
+            model.fit()
+            fitted = end
+        optimize_acqf(build("qucb", model), problem.bounds, c.q)
+        times.append(process_time() - began)
+    row = {"n": float(n), "wiski": mean(times)}
+    if n > MOST_EXACT:
+        return row
+    began = process_time()
+    exact = botorch_gp.fitted(X[:n], Y[:n], problem.bounds)
+    acqf = qUpperConfidenceBound(exact, 4.0)
+    searched_by_botorch(acqf, problem.bounds, c.q, c.num_restarts, c.raw_samples)
+    row["SingleTaskGP"] = process_time() - began
+    return {**row, "share": row["wiski"] / row["SingleTaskGP"]}
 
 
 def fitted_by_five(family: str, options: dict[str, Any], *data: Tensor, **kw: Any) -> Any:

@@ -22,7 +22,7 @@ def report(c: dict[str, Any], done: Sequence[tuple[Any, pd.DataFrame]], folder: 
     """Write ``standings.csv``, ``paired.csv``, both as ``tables.md``, and pictures; print them.
 
     ``apart`` in a configuration lists tasks of which there are pairs of their own, in
-    ``paired_apart.csv``.
+    ``paired_apart.csv``; ``look`` says what to look at, last.
     """
     runs, pages = [table for _, table in done], []
     apart = [run for run in runs if run["task"].iloc[0] in c.get("apart", ())]
@@ -52,3 +52,5 @@ def report(c: dict[str, Any], done: Sequence[tuple[Any, pd.DataFrame]], folder: 
         drawn(runs, unit, folder / PICTURES[unit], c["title"])
     (folder / "tables.md").write_text("\n\n".join(pages) + "\n", encoding="utf-8")
     say(f"\nWrote {folder}/")
+    if "look" in c:
+        say(c["look"])

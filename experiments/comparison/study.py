@@ -28,6 +28,7 @@ OPTIONAL = (
     "pace",
     "pooled",
     "apart",
+    "look",
 )
 OWN = ("evaluations", "seconds", "batch")
 """Keys by which a method may differ from the others, besides its seeds."""
