@@ -43,7 +43,7 @@ def told(run: Campaign, n: int, q: int = 1) -> Campaign:
 
 
 def test_it_minimises() -> None:
-    run = told(campaign(goal="minimise"), 12)
+    run = told(campaign(goal="minimise"), 16)
     best = run.best()
     assert abs(best["x"] - 3.0) < 0.05 and best["y"] == run.trials()["y"].min()
     assert best.name == run.trials()["y"].idxmin()
