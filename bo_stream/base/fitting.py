@@ -687,7 +687,7 @@ def fit_model(
 ) -> FitReport:
     """Maximise evidence plus log priors by projected BFGS with the model's kept curvature.
 
-    A warm fit takes a handful of evaluations; a fit that tries distant starts takes 60 to 120. If
+    A warm fit takes a handful of evaluations; a fit that tries distant starts takes 50 to 80. If
     interrupted, the best point seen is kept.
 
     Args:
