@@ -69,6 +69,8 @@ def report(c: dict[str, Any], done: Done, folder: Path) -> None:
     Runs that are stored, in the folder of that key, count as done. Of an acquisition function only
     those tasks and seeds count that all its methods have.
     """
+    if any(run.brief for run, _ in done if isinstance(run, ComparisonRun)):
+        c = c | {"stored": folder / "stored"}  # a smoke run stands by itself
     own = [with_rule(table) for run, table in done if isinstance(run, ComparisonRun)]
     functions = kept(own, ["rule", "method", "task", "seed"], "functions", c, folder)
     about = c["functions"]

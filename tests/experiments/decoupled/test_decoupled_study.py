@@ -17,7 +17,7 @@ KINDS = {"family", "svi", "batch_sgpr", "local", "stochastic"}
 
 def test_the_first_sets_the_seconds_of_those_who_could_always_learn_more() -> None:
     c = parsed(CONFIGS / "decoupled_arm.toml") | {"table": [{"name": MADE_UP}], "twins": {}}
-    c |= {"seeds": [0], "train": 120, "test": 60, "first": 60, "batch": 30, "times": 1.0}
+    c |= {"seeds": [0], "train": 120, "test": 60, "first": 60, "batch": 30, "times": 4.0}
     first = next(iter(c["contenders"]))
     c["contenders"] = {name: c["contenders"][name] for name in (first, "SVI, 128 points")}
     followed(c, lambda rows: None)  # pays for imports
@@ -25,7 +25,7 @@ def test_the_first_sets_the_seconds_of_those_who_could_always_learn_more() -> No
     table = followed(c, lambda rows: kept.append(len(rows)))
     assert kept == [6] and table["rows"].unique().tolist() == [60, 90, 120]
     spent = table[table["step"] == 2].groupby("contender")["seconds"].mean()
-    assert 0.9 < spent["SVI, 128 points"] / spent[first] < 1.6
+    assert 3.6 < spent["SVI, 128 points"] / spent[first] < 5.0
 
 
 @pytest.mark.parametrize("name", ["arm", "arm_once", "stream"])
