@@ -6,7 +6,6 @@ search from points spread over the box misses the improvement next to the best p
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -19,12 +18,13 @@ from torch import Tensor
 from acquisitions.ascent import maximise_in_turn, repeats_tell
 from acquisitions.climb import climb
 from acquisitions.domain import Domain
-from acquisitions.moments import log_gain
+from acquisitions.moments import LogImprovement
 from acquisitions.rule import Proposal, Rule, View
-from acquisitions.search import shifted
+from acquisitions.search import Search, Target, shifted
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.autograd import attach
-from bo_stream.mathematics.exact import Array, LatentProcess
+from bo_stream.mathematics.exact import Array
+from bo_stream.mathematics.expanded import LatentProcess
 from bo_stream.surrogates.warped import WarpedGP
 
 __all__ = ["LatentLogExpectedImprovement", "LocalSearch"]
@@ -81,32 +81,24 @@ class LatentLogExpectedImprovement(AnalyticAcquisitionFunction):
         """Values at raw points ``batch_shape x 1 x d``."""
         Z = cast(WarpedGP, self.model).transformed(X).squeeze(-2)
         flat = Z.detach().reshape(-1, Z.shape[-1]).numpy(force=True)
-        values, slopes = log_improvement(self.process, flat, self.best_f_latent)
+        values, slopes = improvement(self.process, self.best_f_latent).of_one(flat)
         value = torch.from_numpy(values).reshape(*Z.shape[:-1], 1).to(Z)
         slope = torch.from_numpy(slopes).reshape(Z.shape).to(Z)
         return attach(value, [Z], [slope]).squeeze(-1).to(X)
 
 
-def log_improvement(
-    process: LatentProcess, x: Array, best: float | None = None, *, slopes: bool = True
-) -> Any:
-    """Log expected improvement at ``p x d`` transformed points, ``p``, and gradients ``p x d``.
+def improvement(process: LatentProcess, best: float | None = None) -> Search:
+    """The log expected improvement of single points.
 
     Args:
         process: The latent process.
-        x: The points.
         best: The value to improve on; by default the process's best.
-        slopes: Whether to return gradients too.
     """
-    best = process.best if best is None else best
-    if not slopes:
-        mean, sd = process.at(x)
-        return log_gain((mean - best) / sd)[0] + np.log(sd)
-    mean, sd, mean_slope, sd_slope = process.slopes(x)
-    u = (mean - best) / sd
-    log_h, by_mean = log_gain(u)
-    gradient = by_mean[:, None] * mean_slope + (1.0 - u * by_mean)[:, None] * sd_slope
-    return log_h + np.log(sd), gradient / sd[:, None]
+    of, none = (
+        LogImprovement(np.empty((0, 1)), process.best if best is None else best),
+        process.X[:0],
+    )
+    return Search(process.process, Target(of, none, none), none, 1)
 
 
 class LocalSearch(Rule):
@@ -164,7 +156,7 @@ def _feasible(
     shares = round(CENTRES * TO_INCUMBENT / (1.0 - TO_INCUMBENT))
     near = torch.cat([good, good[:1].expand(min(shares, len(good) * shares), -1)])
     ends = model.transformed(domain.bounds)
-    scales = torch.from_numpy(process.lengthscales)
+    scales = torch.from_numpy(process.process.unit)
     unit = (scales / (ends[1] - ends[0]).abs()).clamp_max(1.0)
     running = running.to(domain.bounds)
     acquisition.set_X_pending(running)
@@ -174,19 +166,18 @@ def _feasible(
 
 def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array:
     """The maximiser of the log expected improvement."""
-    low, high = box
-    scales = np.minimum(process.lengthscales, high - low)
+    (low, high), lengths = box, process.process.unit
+    scales = np.minimum(lengths, high - low)
     candidates = np.concatenate(
         [
             shifted(box, GLOBAL, rng.random(len(low))),
             _about_the_best(process, low, high, scales, rng),
         ]
     )
-    values = log_improvement(process, candidates, slopes=False)
-    starts = candidates[_roulette(values, rng)]
-    function = partial(log_improvement, process)
-    X, reached = climb(function, starts, box, scales, EVALUATIONS, TOLERANCE)
-    gaps = (X[:, None] - process.X) / process.lengthscales
+    search = improvement(process)
+    starts = candidates[_roulette(search.scores(candidates), rng)]
+    X, reached = climb(search.of_one, starts, box, scales, EVALUATIONS, TOLERANCE)
+    gaps = (X[:, None] - process.X) / lengths
     reached[(gaps * gaps).sum(-1).min(-1) <= SAME**2] = -np.inf
     best = X[reached.argmax()] if reached.max() > -np.inf else candidates[rng.integers(GLOBAL)]
     return np.asarray(best)

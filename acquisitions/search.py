@@ -28,7 +28,7 @@ from acquisitions.moments import Criterion
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import ExpandedProcess, Sums
 
-__all__ = ["Search", "shifted"]
+__all__ = ["Search", "Target", "shifted"]
 
 OVERVIEW = 256
 """Number of points of the overview."""
@@ -82,7 +82,7 @@ class Search:
     Attributes:
         process: The posterior.
         target: What is maximised.
-        bounds: ``2 x d`` raw bounds.
+        bounds: ``2 x d`` raw bounds; only `best` needs them.
         q: Number of points.
     """
 
@@ -108,7 +108,7 @@ class Search:
         spread = _apart(X / self._unit, score, POOL)
         first = spread[: PEAKS - BY_MEAN]
         first += [i for i in np.argsort(-mean)[:BY_MEAN].tolist() if i not in first]
-        peaks, heights = self._climbed(self._of_one, X[first], STEPS, gain, drop=False)
+        peaks, heights = self._climbed(self.of_one, X[first], STEPS, gain, drop=False)
         pool = np.concatenate([peaks, X[spread[: POOL - len(peaks)]]])
         sets = pool[self._greedy(pool, heights)].reshape(-1, self.q * d)
         found, reached = self._climbed(self._of_all, sets, JOINT, gain)
@@ -132,7 +132,12 @@ class Search:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def _of_one(self, X: Array) -> tuple[Array, Array]:
+    def scores(self, X: Array) -> Array:
+        """Values of single points ``p x d`` that have one in closed form, ``p``."""
+        mean, variance = self.process.marginals(X)
+        return self.target.criterion.marginal(mean, np.maximum(variance, self._smallest))[0]
+
+    def of_one(self, X: Array) -> tuple[Array, Array]:
         """Values and gradients of single points, ``L x d``, beside the fixed ones."""
         if not self.target.is_marginal:
             none = self.bounds[:0]

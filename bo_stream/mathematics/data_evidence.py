@@ -16,9 +16,9 @@ import torch
 from scipy.linalg.blas import dsyr
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
-from bo_stream.mathematics.exact import FARTHEST, TINY, Array, matern
 from bo_stream.mathematics.grid import Grid
 from bo_stream.mathematics.linalg import REPAIR, chol_psd
+from bo_stream.mathematics.radial import Array, RadialCovariance, radial
 from bo_stream.mathematics.shapes import Rows
 
 __all__ = ["Correlation", "DataEvidence", "GridCorrelation"]
@@ -47,21 +47,9 @@ class Correlation:
 
     def __call__(self, lengths: Array) -> tuple[Array, Slopes]:
         """The matrix, and its slopes: O(d n^2)."""
-        Z = self.X * (math.sqrt(5.0) / lengths)
-        squares = np.einsum("ij,ij->i", Z, Z)
-        t2: Array = Z @ (-2.0 * Z.T)
-        t2 += squares
-        t2 += squares[:, None]
-        K, falling, share = stationary_correlation(t2, self.nu)
+        K, pull = RadialCovariance(1.0 / lengths, nu=self.nu).functions(self.X).sloped(self.X)
         K.ravel()[:: len(K) + 1] = 1.0
-
-        def slopes(M: Array) -> Array:
-            M *= falling
-            M.ravel()[:: len(M) + 1] = 0.0  # which has no part in the sums
-            sums = M.sum(1) @ (Z * Z) - np.einsum("ij,ij->j", M @ Z, Z)
-            return np.asarray(2.0 * share * sums)
-
-        return K, slopes
+        return K, lambda M: -2.0 * np.einsum("nd,nd->d", self.X, pull(M))
 
 
 @dataclass(frozen=True)
@@ -90,10 +78,10 @@ class GridCorrelation:
         """The matrix, and its slopes: O(d^2 n^2 + d g n^2)."""
         factors, falling = list[Array](), list[Array]()
         for W, squares, length in zip(self.weights, self.squares, lengths, strict=True):
-            t2 = squares * (5.0 / length**2)
-            T, slope, share = stationary_correlation(t2.copy(), self.nu)
+            r2 = squares * length**-2
+            T, slope = radial(r2.copy(), self.nu)
             factors.append(W @ T @ W.T)
-            falling.append(W @ (share * slope * t2) @ W.T)
+            falling.append(W @ (2.0 * slope * r2) @ W.T)
 
         def slopes(M: Array) -> Array:
             others = [factors[:k] + factors[k + 1 :] for k in range(len(factors))]
@@ -147,23 +135,3 @@ class DataEvidence:
         gradient[-1] = scale * float(M.diagonal() @ self.r)
         gradient[:-2] = variance * slopes(M)
         return value - 0.5 * n * math.log(2.0 * math.pi), -0.5 * gradient, best
-
-
-def stationary_correlation(t2: Array, nu: float) -> tuple[Array, Array, float]:
-    """The correlation; and, up to a factor, its slope in the logarithm of a lengthscale over the
-    square of a scaled difference along it.
-
-    Args:
-        t2: Five times the squared scaled distance, which is overwritten.
-        nu: Smoothness.
-    """
-    if nu == 2.5:
-        return *matern(t2), 1.0 / 3.0
-    np.minimum(np.maximum(t2, 0.0, out=t2), FARTHEST, out=t2)
-    if nu == math.inf:
-        t2 *= -0.1
-        K = np.exp(t2, out=t2)
-        return K, K, 0.2
-    t = np.sqrt(0.4 * nu * t2)
-    K = np.exp(-t)
-    return (K, K / np.maximum(t, TINY), 0.2) if nu == 0.5 else ((1.0 + t) * K, K, 0.6)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -22,92 +22,37 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyr
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtri
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import fmin_l_bfgs_b
 from torch import Tensor
 
 from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.radial import Array, RadialCovariance, radial
 
 __all__ = [
     "Array",
     "Evidence",
-    "LatentProcess",
     "Maximum",
     "Priors",
-    "ScaledPoints",
     "Solved",
     "Targets",
     "correlations",
+    "factored",
     "maximised",
     "solved",
 ]
 
-Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 
-FARTHEST = 4096.0
-"""Larger values of 5 r^2 count as this one: exp(-64) = 1e-28, and no product is subnormal, which is
-a hundred times slower."""
-LEAST = 1e-12
-"""Smallest posterior variance, relative to the prior's."""
 MOST = 1e-4
 """Largest jitter of correlations."""
 TINY = 1e-300
 """Smallest S: targets may all be equal."""
 
 
-def matern(t2: Array) -> tuple[Array, Array]:
-    """The Matern-5/2 correlation and ``(1 + t) e^-t``, minus six times its slope in ``t^2``.
-
-    Args:
-        t2: Five times the squared scaled distance, which is overwritten.
-    """
-    np.minimum(np.maximum(t2, 0.0, out=t2), FARTHEST, out=t2)
-    k = t2 * (1.0 / 3.0)
-    t = np.sqrt(t2, out=t2)
-    falling = t + 1.0
-    e = np.exp(np.negative(t, out=t), out=t)
-    falling *= e
-    k *= e
-    k += falling
-    return k, falling
-
-
-class ScaledPoints:
-    """Points to compare others with.
-
-    Squared distances come from one matrix product, accurate to rounding times the squared lengths
-    of scaled points about their mean. Categories are one lengthscale apart where they differ.
-
-    Args:
-        X: ``n x d``.
-        scales: Lengthscales, ``d``.
-        cat_dims: Indices of categories.
-    """
-
-    def __init__(self, X: Array, scales: Array, cat_dims: Sequence[int] = ()) -> None:
-        self.centre, self.inverse = X.mean(0), math.sqrt(5.0) / scales
-        self.categories = [(j, X[:, j], self.inverse[j] ** 2) for j in cat_dims]
-        self.inverse[list(cat_dims)] = 0.0
-        Z = (X - self.centre) * self.inverse
-        self.columns, self.squares = -2.0 * Z.T, np.einsum("ij,ij->i", Z, Z)
-
-    def correlations(self, x: Array) -> tuple[Array, Array]:
-        """Those of points ``p x d`` with these, and their falling, as from `matern`: ``p x n``."""
-        a = (x - self.centre) * self.inverse
-        t2: Array = a @ self.columns
-        t2 += self.squares
-        t2 += np.einsum("ij,ij->i", a, a)[:, None]
-        for j, values, weight in self.categories:
-            t2 += (x[:, j, None] != values) * weight
-        return matern(t2)
-
-
 def correlations(X: Array, scales: Array, cat_dims: Sequence[int] = ()) -> Array:
     """Those of points ``n x d`` with each other, ``n x n``."""
-    R, _ = ScaledPoints(X, scales, cat_dims).correlations(X)
-    R.ravel()[:: len(R) + 1] = 1.0
-    return R
+    return RadialCovariance(1.0 / scales, categories=tuple(cat_dims)).matrix(X)
 
 
 def factored(R: Array, noise: Array | float) -> Array:
@@ -246,8 +191,8 @@ class Evidence:
         """Value and gradient: O(n^3 + d n^2)."""
         (n, d), priors, targets = self.X.shape, self.priors, self.targets_at(theta)
         above, squares = self._pairs
-        rates = 5.0 * np.exp(-2.0 * theta[:d])
-        k, falling = matern(rates @ squares)
+        rates = np.exp(-2.0 * theta[:d])
+        k, falling = radial(rates @ squares, 2.5)
         R = np.eye(n)
         R.ravel()[above] = k  # the upper triangle is all that is used
         found = solved(R, self.noise_at(theta), targets.w, priors.k)
@@ -257,7 +202,7 @@ class Evidence:
         a = found.weights
         inverse = dpotri(found.L, lower=1, overwrite_c=1)[0]  # the lower triangle
         half = dsyr(-1.0 / found.variance, a, lower=1, a=inverse, overwrite_a=1)
-        gradient[:d] -= rates * (squares @ (half.T.ravel()[above] * falling)) * (1.0 / 3.0)
+        gradient[:d] -= 2.0 * rates * (squares @ (half.T.ravel()[above] * falling))
         if self.noise is None:
             gradient[d] -= math.exp(theta[d]) * 0.5 * float(half.trace())
         if targets.by_scale is not None:
@@ -332,127 +277,3 @@ def maximised(
         if loss < reached:
             reached, converged = loss, about["warnflag"] == 0
     return Maximum(best, highest, evaluations, converged)
-
-
-# -- posterior -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LatentProcess:
-    """The posterior at points ``p x d`` of the model's inputs.
-
-    Attributes:
-        X: Observed points, ``n x d``.
-        lengthscales: ``d``.
-        mean: Constant prior mean.
-        variance: Prior variance.
-        weights: ``C^-1 (w - mean)``, ``n``, with ``C`` the correlations plus relative noise.
-        L: Cholesky factor of ``C``, ``n x n``.
-        values: At the observed points, ``n``: the targets without noise, else the posterior mean.
-        cat_dims: Indices of categories, along which there are no slopes.
-    """
-
-    X: Array
-    lengthscales: Array
-    mean: float
-    variance: float
-    weights: Array
-    L: Array
-    values: Array
-    cat_dims: tuple[int, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        X: Array,
-        w: Array,
-        noise: Array | float,
-        lengthscales: Array,
-        mean: float,
-        variance: float,
-        *,
-        exact: bool,
-        cat_dims: tuple[int, ...] = (),
-    ) -> LatentProcess:
-        """The posterior after targets ``w``: O(n^3).
-
-        Args:
-            X: ``n x d``, n >= 1.
-            w: ``n``.
-            noise: Noise variances relative to ``variance``, ``n`` or one for all.
-            lengthscales: ``d``.
-            mean: Prior mean.
-            variance: Prior variance.
-            exact: Whether the targets are the values that proposals improve on.
-            cat_dims: Indices of categories.
-        """
-        R = correlations(X, lengthscales, cat_dims)
-        L = factored(R, noise)
-        weights = dpotrs(L, w - mean, lower=1)[0]
-        values = w if exact else mean + R @ weights
-        return cls(X, lengthscales, mean, variance, weights, L, values, cat_dims)
-
-    @property
-    def best(self) -> float:
-        """The largest of the values."""
-        return float(self.values.max())
-
-    def joint(self, x: Array) -> tuple[Array, Array]:
-        """Means ``p`` and covariances ``p x p``: O(p n^2)."""
-        k, _ = self._scaled.correlations(x)
-        v, R = k @ self._inverse.T, correlations(x, self.lengthscales, self.cat_dims)
-        return self.mean + k @ self.weights, self.variance * (R - v @ v.T)
-
-    def at(self, x: Array) -> tuple[Array, Array]:
-        """Means and standard deviations at ``p x d``: O(p n^2)."""
-        k, _ = self._scaled.correlations(x)
-        return self.mean + k @ self.weights, self._deviation(k @ self._inverse.T)
-
-    def slopes(self, x: Array) -> tuple[Array, Array, Array, Array]:
-        """Means, standard deviations (``p``), and their slopes (``p x d``): O(p n^2)."""
-        k, dk = self._scaled.correlations(x)
-        v = k @ self._inverse.T
-        sd = self._deviation(v)
-        rises = (5.0 / 3.0) / self.lengthscales**2
-        rises[list(self.cat_dims)] = 0.0
-        by_mean = dk * self.weights
-        slope = rises * (by_mean @ self.X - x * by_mean.sum(1)[:, None])
-        by_variance = dk * (v @ self._inverse)
-        falling = rises * (by_variance @ self.X - x * by_variance.sum(1)[:, None])
-        return self.mean + k @ self.weights, sd, slope, falling * (-self.variance / sd)[:, None]
-
-    def believing(self, x: Array, noise: float = 1e-8) -> LatentProcess:
-        """The posterior if points ``q x d`` were observed at their posterior means.
-
-        The mean stays the same everywhere, the variance falls: O(n^2 q).
-
-        Args:
-            x: The points.
-            noise: Their noise variance, relative to the prior's.
-        """
-        if not len(x):
-            return self
-        k, _ = self._scaled.correlations(x)
-        n, q, means = len(self.X), len(x), self.mean + k @ self.weights
-        below = k @ self._inverse.T
-        L = np.zeros((n + q, n + q), order="F")
-        L[:n, :n], L[n:, :n] = self.L, below
-        corner = correlations(x, self.lengthscales, self.cat_dims) - below @ below.T
-        L[n:, n:] = factored(corner, noise)
-        weights = np.concatenate([self.weights, np.zeros(q)])
-        values = np.concatenate([self.values, means])
-        return replace(self, X=np.vstack([self.X, x]), weights=weights, L=L, values=values)
-
-    @cached_property
-    def _scaled(self) -> ScaledPoints:
-        return ScaledPoints(self.X, self.lengthscales, self.cat_dims)
-
-    @cached_property
-    def _inverse(self) -> Array:
-        """``L^-1``, ``n x n``: products with it take half the time of solves."""
-        return np.asarray(dtrtri(self.L, lower=1)[0])
-
-    def _deviation(self, v: Array) -> Array:
-        """Standard deviations, ``p``, for ``v = k L^-T``, ``p x n``."""
-        left = np.maximum(1.0 - np.einsum("ij,ij->i", v, v), LEAST)
-        return np.asarray(np.sqrt(self.variance * left))

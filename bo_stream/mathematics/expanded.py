@@ -22,18 +22,18 @@ Arrays are float64; gradients are returned by closures, ``pull``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Protocol
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dpotrs, dpstrf, dtrtri
 
-from bo_stream.mathematics.exact import Array
+from bo_stream.mathematics.exact import factored
+from bo_stream.mathematics.radial import Array, Functions, Pull, RadialCovariance
 
 __all__ = [
     "Covariance",
@@ -42,6 +42,7 @@ __all__ = [
     "Expansion",
     "Functions",
     "JointMoments",
+    "LatentProcess",
     "NodeFunctions",
     "OfOneInput",
     "PlacedFunctions",
@@ -52,10 +53,6 @@ __all__ = [
     "Sums",
     "pivoted_root",
 ]
-
-Pull = Callable[[Array], Array]
-"""From gradients in values to gradients in the points."""
-
 
 # -- functions of one input ----------------------------------------------------------------------
 
@@ -134,20 +131,6 @@ class SineTable:
 
 
 # -- functions of all inputs ---------------------------------------------------------------------
-
-
-class Functions(Protocol):
-    """Finitely many functions ``b`` of points."""
-
-    def values(self, X: Array) -> Array:
-        """At points ``p x d``: ``p x s``."""
-
-    def lengths(self, lengthscales: Array) -> Array:
-        """The lengths along the inputs that are lengthscales of what the functions are made of."""
-        return lengthscales
-
-    def sloped(self, X: Array) -> tuple[Array, Pull]:
-        """The same, and the gradient in the points from that in the values."""
 
 
 @dataclass(frozen=True)
@@ -281,106 +264,6 @@ class PlacedFunctions(Functions):
 
 
 @dataclass(frozen=True)
-class RadialCovariance:
-    """An RBF or Matern kernel with a lengthscale for each input.
-
-    Attributes:
-        inverse: One over the lengthscales, ``d``.
-        variance: Prior variance.
-        nu: Smoothness: 0.5, 1.5, 2.5; infinite for RBF.
-    """
-
-    inverse: Array
-    variance: float
-    nu: float
-
-    def diagonal(self, X: Array) -> Array:
-        """Variances at points ``p x d``, ``p``."""
-        return np.full(len(X), self.variance)
-
-    def functions(self, Z: Array) -> Functions:
-        """The covariances with points ``s x d``."""
-        return RadialFunctions(self, Z * self.inverse)
-
-    def between(self, X: Array) -> tuple[Array, Pull]:
-        """Those of the points of each batch, ``R x q x d``, with each other: ``R x q x q``; and the
-        gradient in the points from a symmetric M: ``sum_j M_ij dk(x_i, x_j)/dx_i``.
-        """
-        U = X * self.inverse
-        gaps = U[:, :, None] - U[:, None]
-        K, falling = self.of_squares((gaps * gaps).sum(-1))
-
-        def pull(M: Array) -> Array:
-            return 2.0 * self.inverse * ((M * falling)[..., None] * gaps).sum(2)
-
-        return K, pull
-
-    def of_squares(self, r2: Array) -> tuple[Array, Array]:
-        """Values at squared distances in lengthscales, and their derivatives in these."""
-        if math.isinf(self.nu):
-            K = np.exp(r2 * -0.5)
-            K *= self.variance
-            return K, K * -0.5
-        r = np.sqrt(r2 * (2.0 * self.nu))
-        e = np.exp(-r)
-        e *= self.variance
-        if self.nu == 0.5:
-            return e, -0.5 * e / np.maximum(r, TINY)
-        rising = e * (1.0 + r)
-        if self.nu == 1.5:
-            return rising, e * -1.5
-        return rising + e * (r * r / 3.0), rising * (-5.0 / 6.0)
-
-
-TINY = 1e-12
-"""Distances below this one have no direction."""
-
-
-@dataclass(frozen=True)
-class RadialFunctions(Functions):
-    """Covariances with points.
-
-    Attributes:
-        kernel: The covariance.
-        Z: The points in lengthscales, ``s x d``.
-    """
-
-    kernel: RadialCovariance
-    Z: Array
-
-    @cached_property
-    def _about(self) -> tuple[Array, Array, Array]:
-        """The points' mean, the points counted from it, and their squares."""
-        centre = self.Z.mean(0) if len(self.Z) else np.zeros(self.Z.shape[1])
-        Z = self.Z - centre
-        return centre, Z, np.einsum("sd,sd->s", Z, Z)
-
-    def values(self, X: Array) -> Array:
-        """As `Functions`: O(s d) a point."""
-        return self._at(X)[1]
-
-    def sloped(self, X: Array) -> tuple[Array, Pull]:
-        """As `Functions`."""
-        U, K, falling = self._at(X)
-
-        def pull(bar: Array) -> Array:
-            each = bar * falling
-            away = each.sum(1)[:, None] * U - each @ self._about[1]
-            return (2.0 * self.kernel.inverse) * away
-
-        return K, pull
-
-    def _at(self, X: Array) -> tuple[Array, Array, Array]:
-        """Points in lengthscales from the centre, values and derivatives in squared distances."""
-        centre, Z, squares = self._about
-        U = X * self.kernel.inverse - centre
-        r2 = U @ (-2.0 * Z.T)
-        r2 += np.einsum("pd,pd->p", U, U)[:, None]
-        r2 += squares
-        return U, *self.kernel.of_squares(np.maximum(r2, 0.0, out=r2))
-
-
-@dataclass(frozen=True)
 class ProductCovariance:
     """``variance * prod_k t_k(x_k)'t_k(z_k)``.
 
@@ -474,6 +357,20 @@ class Expansion:
     ) -> Expansion:
         """A process with a prior."""
         return cls(prior.functions(Z), alpha, W, constant, prior, Z, T)
+
+    @classmethod
+    def given(cls, prior: RadialCovariance, X: Array, y: Array, noise: Array | float) -> Expansion:
+        """A process of mean zero given outcomes: O(n^3).
+
+        Args:
+            prior: Its covariance.
+            X: ``n x d``, n >= 1.
+            y: ``n``.
+            noise: Noise variances, ``n`` or one for all.
+        """
+        L = factored(prior.matrix(X), noise)
+        # products with the inverse take half the time of solves
+        return cls.on(prior, X, dpotrs(L, y, lower=1)[0], 0.0, dtrtri(L, lower=1)[0].T, -1.0)
 
     def folded(self) -> Expansion:
         """The same with W in the place of T: one product in place of two or three, O(s r^2)."""
@@ -639,8 +536,9 @@ class ExpandedProcess:
             single = A.astype(np.float32)
             variance = np.einsum("pr,pr->p", single @ self._single, single).astype(np.float64)
         else:
-            variance = np.einsum("pr,pr->p", _applied(A, own.W), A)
-        if own.prior is not None:
+            weighted = A if isinstance(own.W, float) else A @ own.W
+            variance = np.einsum("pr,pr->p", weighted, A)
+            variance *= own.W if isinstance(own.W, float) else 1.0
             variance += own.prior.diagonal(Z)
         return self._means(B), self.scale**2 * np.maximum(variance, 0.0)
 
@@ -701,6 +599,46 @@ class ExpandedProcess:
 
         total = None if total is None else variance**2 * total
         return JointMoments(self._means(B).reshape(R, q), variance * C, total, pull)
+
+
+@dataclass(frozen=True)
+class LatentProcess:
+    """A posterior at points of the model's inputs, and what proposals improve on.
+
+    Attributes:
+        process: The posterior, by its covariances with the observed points.
+        values: At these, ``n``: the targets without noise, else the posterior mean.
+    """
+
+    process: ExpandedProcess
+    values: Array
+
+    @property
+    def X(self) -> Array:
+        """Observed points, ``n x d``."""
+        return cast(Array, self.process.process.Z)
+
+    @property
+    def best(self) -> float:
+        """The largest of the values."""
+        return float(self.values.max())
+
+    def believing(self, x: Array, noise: float = 1e-8) -> LatentProcess:
+        """The posterior if points ``q x d`` were observed at their posterior means.
+
+        The mean stays the same everywhere, the variance falls: O(n^2 q).
+
+        Args:
+            x: The points.
+            noise: Their noise variance, in squared units of the process.
+        """
+        if not len(x):
+            return self
+        means, C = self.process.joint(x)
+        L = factored(C / self.process.scale**2, noise)
+        given = self.process.process.conditioned(x, L, np.zeros(len(x)))
+        process = replace(self.process, process=given)
+        return LatentProcess(process, np.concatenate([self.values, means]))
 
 
 def _grouped(A: Array, B: Array, R: int) -> Array:

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.autograd import lasting_property
-from bo_stream.mathematics.exact import FARTHEST, Solved
+from bo_stream.mathematics.exact import Solved
+from bo_stream.mathematics.radial import FARTHEST
 from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = [

@@ -6,6 +6,7 @@ bad side by a logarithm whose scale is fitted with the kernel, by evidence with 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +30,10 @@ from bo_stream.base.streaming_gp import Promises
 from bo_stream.base.units import change_of_units
 from bo_stream.errors import FallbackWarning, UnsupportedError, check_choice
 from bo_stream.mathematics import warp as warps
-from bo_stream.mathematics.exact import Array, Evidence, LatentProcess
+from bo_stream.mathematics.exact import Array, Evidence
+from bo_stream.mathematics.expanded import ExpandedProcess, Expansion, LatentProcess
 from bo_stream.mathematics.outcomes import expected
+from bo_stream.mathematics.radial import RadialCovariance
 from bo_stream.mathematics.shapes import Rows, shaped
 from bo_stream.surrogates.exact import MaternGP
 
@@ -285,16 +288,20 @@ class WarpedGP(MaternGP[WarpedState]):
             raise UnsupportedError("at least one observation", "none", "Observe some data first.")
         parts = rows.X, rows.y, ratio * rows.r, lengthscales
         X, w, noise, scales = (t.numpy(force=True) for t in parts)
-        about = X, w, noise, scales, float(self._prior_mean()), float(variance)
+        mean, sd = float(self._prior_mean()), math.sqrt(variance)
+        prior = RadialCovariance(1.0 / scales, categories=self.cat_dims)
+        own = Expansion.given(prior, X, (w - mean) / sd, noise)
+        origin, one = np.zeros(self._dim), np.ones(self._dim)
+        process = ExpandedProcess(own, scales, origin, one, mean, sd)
         none = self.noise == "none" and self.noise_mode == "learned"
         exact = none and bool(noise.max() < warps.FLOOR)
-        return LatentProcess.of(*about, exact=exact, cat_dims=self.cat_dims)
+        return LatentProcess(process, w if exact else process.marginals(X)[0])
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """After the first observation, from the latent process alone."""
         if not self.num_observed:
             return super()._moments(X)
-        mean, covariance = map(torch.from_numpy, self.latent().joint(X.numpy(force=True)))
+        mean, covariance = map(torch.from_numpy, self.latent().process.joint(X.numpy(force=True)))
         return mean.to(self._like).unsqueeze(0), covariance.to(self._like).unsqueeze(0)
 
     # -- hyperparameters -------------------------------------------------------------------------

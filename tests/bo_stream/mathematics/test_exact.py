@@ -8,7 +8,9 @@ import torch
 from gpytorch.kernels import MaternKernel
 from scipy.stats import multivariate_normal
 
-from bo_stream.mathematics.exact import Evidence, LatentProcess, Priors, Targets, maximised
+from bo_stream.mathematics.exact import Evidence, Priors, Targets, maximised
+from bo_stream.mathematics.expanded import ExpandedProcess, Expansion, LatentProcess
+from bo_stream.mathematics.radial import RadialCovariance
 from bo_stream.mathematics.warp import (
     ASCENT,
     TAU,
@@ -99,27 +101,40 @@ def test_mean_and_variance_are_optimal(k: float) -> None:
         assert evidence(theta)[1][i] == pytest.approx(quotient, rel=1e-6, abs=1e-6)
 
 
-def process(noise: float = 0.01, origin: float = 0.0) -> LatentProcess:
-    scales = np.array([0.5, 0.8, 1.3])
-    return LatentProcess.of(X + origin, Y, noise, scales, 0.3, 2.0, exact=False)
+SCALES = np.array([0.5, 0.8, 1.3])
+
+
+def given(points: np.ndarray, y: np.ndarray, noise: float = 0.01) -> LatentProcess:
+    """A process of mean 0.3 and variance 2."""
+    sd, (low, width) = math.sqrt(2.0), (np.zeros(3), np.ones(3))
+    own = Expansion.given(RadialCovariance(1.0 / SCALES), points, (y - 0.3) / sd, noise)
+    made = ExpandedProcess(own, SCALES, low, width, 0.3, sd)
+    return LatentProcess(made, made.marginals(points)[0])
+
+
+def slopes(latent: LatentProcess, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those of means and variances, ``p x d`` each."""
+    one, none = np.ones((len(Z), 1)), np.zeros((len(Z), 1))
+    pull = latent.process.moments(Z[:, None]).pull
+    return pull(one, none[:, None])[:, 0], pull(none, one[:, None])[:, 0]
 
 
 def test_points_may_be_far_from_the_origin() -> None:
-    Z, near, far = RNG.random((5, 3)), process(1e-6), process(1e-6, origin=2.0**20)
-    for a, b in zip(near.joint(Z), far.joint(Z + 2.0**20), strict=True):
+    Z, near, far = RNG.random((5, 3)), given(X, Y, 1e-6), given(X + 2.0**20, Y, 1e-6)
+    for a, b in zip(near.process.joint(Z), far.process.joint(Z + 2.0**20), strict=True):
         assert b == pytest.approx(a, abs=1e-6)
     near, far = near.believing(Z), far.believing(Z + 2.0**20)
-    for a, b in zip(near.slopes(Z + 0.1), far.slopes(Z + (2.0**20 + 0.1)), strict=True):
+    for a, b in zip(slopes(near, Z + 0.1), slopes(far, Z + (2.0**20 + 0.1)), strict=True):
         assert b == pytest.approx(a, rel=1e-4, abs=1e-4)
 
 
 def test_moments_are_those_of_dense_algebra() -> None:
-    Z, scales = RNG.random((5, 3)), np.array([0.5, 0.8, 1.3])
-    k = correlations(Z, X, scales) @ np.linalg.inv(correlations(X, X, scales) + 0.01 * np.eye(18))
-    mean, sd = process().at(Z)
+    Z = RNG.random((5, 3))
+    k = correlations(Z, X, SCALES) @ np.linalg.inv(correlations(X, X, SCALES) + 0.01 * np.eye(18))
+    mean, variance = given(X, Y).process.marginals(Z)
     assert mean == pytest.approx(0.3 + k @ (Y - 0.3), rel=1e-8)
-    variance = 2.0 * (1.0 - (k * correlations(Z, X, scales)).sum(1))
-    assert sd**2 == pytest.approx(variance, rel=1e-8)
+    expected = 2.0 * (1.0 - (k * correlations(Z, X, SCALES)).sum(1))
+    assert variance == pytest.approx(expected, rel=1e-8)
     kernel = MaternKernel(nu=2.5)
     kernel.lengthscale = 1.0
     assert correlations(Z, Z, np.ones(3)) == pytest.approx(
@@ -128,22 +143,20 @@ def test_moments_are_those_of_dense_algebra() -> None:
 
 
 def test_slopes_of_the_moments() -> None:
-    Z, latent = RNG.random((5, 3)), process()
-    mean, sd, mean_slope, sd_slope = latent.slopes(Z)
-    assert np.allclose((mean, sd), latent.at(Z), rtol=1e-12)
-    for i, e in enumerate(1e-6 * np.eye(3)):
-        up, down = latent.at(Z + e), latent.at(Z - e)
-        assert mean_slope[:, i] == pytest.approx((up[0] - down[0]) / 2e-6, rel=1e-5, abs=1e-7)
-        assert sd_slope[:, i] == pytest.approx((up[1] - down[1]) / 2e-6, rel=1e-5, abs=1e-7)
+    Z, latent = RNG.random((5, 3)), given(X, Y)
+    marginals = latent.process.marginals
+    for part, slope in enumerate(slopes(latent, Z)):
+        for i, e in enumerate(1e-6 * np.eye(3)):
+            quotient = (marginals(Z + e)[part] - marginals(Z - e)[part]) / 2e-6
+            assert slope[:, i] == pytest.approx(quotient, rel=1e-5, abs=1e-7)
 
 
 def test_believing_is_observing_the_mean() -> None:
-    new, Z = RNG.random((2, 3)), RNG.random((5, 3))
-    latent, scales = process(), np.array([0.5, 0.8, 1.3])
+    new, Z, latent = RNG.random((2, 3)), RNG.random((5, 3)), given(X, Y)
     believed = latent.believing(new, 0.01)
-    every, w = np.vstack([X, new]), np.concatenate([Y, latent.at(new)[0]])
-    observed = LatentProcess.of(every, w, 0.01, scales, 0.3, 2.0, exact=False)
-    assert np.allclose(believed.at(Z), observed.at(Z), rtol=1e-8)
+    w = np.concatenate([Y, latent.process.marginals(new)[0]])
+    observed = given(np.vstack([X, new]), w)
+    assert np.allclose(believed.process.marginals(Z), observed.process.marginals(Z), rtol=1e-8)
     assert believed.values == pytest.approx(observed.values, rel=1e-8)
     assert believed.best == pytest.approx(observed.best)
     assert latent.believing(new[:0]) is latent

@@ -45,7 +45,7 @@ def test_categories_are_those_of_indicators_with_one_lengthscale() -> None:
     noise, mean = model.likelihood.noise.item(), model.mean_module.constant.item()
     y = model.state.Y[0] - mean
     expected = mean + k @ torch.linalg.solve(K + noise * torch.eye(len(X)), y)
-    found, _ = model.latent().at(new.numpy())
+    found, _ = model.latent().process.marginals(new.numpy())
     torch.testing.assert_close(torch.from_numpy(found), expected.detach(), rtol=1e-5, atol=1e-5)
     standard = model.outcome_transform(model.posterior(new).mean)[0].squeeze()
     torch.testing.assert_close(standard, expected.detach(), rtol=1e-5, atol=1e-5)
@@ -57,9 +57,10 @@ def test_slopes_and_the_evidence_know_categories() -> None:
     model, X = mixed_model()
     model.fit()
     x, h = X[:5].numpy() * [0.9, 1.0, 0.9], 1e-6
-    _, _, slope, sd_slope = model.latent().slopes(x)
-    assert not slope[:, 1].any() and not sd_slope[:, 1].any()
-    up, down = (model.latent().at(x + [s * h, 0.0, 0.0])[0] for s in (1.0, -1.0))
+    process, one = model.latent().process, np.ones((5, 1))
+    slope = process.moments(x[:, None]).pull(one, 0.0 * one[:, None])[:, 0]
+    assert not process.moments(x[:, None]).pull(one, one[:, None])[:, 0, 1].any()
+    up, down = (process.marginals(x + [s * h, 0.0, 0.0])[0] for s in (1.0, -1.0))
     np.testing.assert_allclose(slope[:, 0], (up - down) / (2 * h), rtol=1e-4, atol=1e-7)
     y = model.state.Y[0].numpy()
     loss = evidence_of(X.numpy(), y, unit(y), learned=True, warp=True, cat_dims=(1,))
