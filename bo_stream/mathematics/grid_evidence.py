@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -36,7 +36,7 @@ from bo_stream.mathematics.grid_kernel import (
     prior_covariance,
     whole_roots,
 )
-from bo_stream.mathematics.kernels import Prior, from_origin, is_product
+from bo_stream.mathematics.kernels import Prior, cross_kernel, from_origin, is_product
 from bo_stream.mathematics.linalg import chol_psd, flushed
 from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Path, Process
 
@@ -252,27 +252,28 @@ def _data_process(state: GridState, prior: Prior, n: int) -> Process:
 
 @dataclass(frozen=True)
 class GridBasis(KernelBasis):
-    """A kernel on a grid at the observations."""
+    """A kernel on a grid at the observations; points are placed."""
 
     kernel: GridKernel
 
     def __call__(self, X: Tensor) -> Tensor:
         """O(n) kernel values per point, or O(4^d n) for a kernel that is no product."""
-        if self.kernel.product:
-            return self.kernel.between(self.kernel.rows(X.unsqueeze(-3)), self._seen)
-        sizes = self.kernel.batch_shape.numel(), len(self.Z)
-        return self._seen.features(X).unflatten(-1, sizes).movedim(-2, -3)
+        kernel, seen = self.kernel, self._seen
+        if isinstance(seen, Tensor):
+            return cross_kernel(kernel, X, seen)
+        sizes = kernel.batch_shape.numel(), len(self.Z)
+        return seen.interpolated(kernel.rows(X)).unflatten(-1, sizes).movedim(-2, -3)
 
     def covariance(self) -> Covariance | None:
         """The kernel in numpy, if it is a product."""
         return self.kernel.covariance()
 
     @lasting_property
-    def _seen(self) -> Any:
-        """Rows at the observations; for a kernel that is no product, covariances with the nodes."""
+    def _seen(self) -> Tensor | NodeFeatures:
+        """The observations placed; for a kernel that is no product, covariances with the nodes."""
         kernel, grid = self.kernel, self.kernel.grid
         if kernel.product:
-            return kernel.rows(self.Z)
+            return kernel.placed(self.Z)
         table = kernel.parts[0].reshape(kernel.batch_shape.numel(), -1)
         half = covariance_with_nodes(table, grid.interpolate(self.Z))
         return NodeFeatures(grid, half.flatten(0, 1).mT.contiguous())
@@ -293,6 +294,10 @@ class DataProcess(Process):
 
     kernel: GridKernel
     basis: GridBasis
+
+    def placed(self, X: Tensor) -> Tensor:
+        """Interpolation rows at the points."""
+        return self.kernel.placed(X)
 
     def for_sums(self, points: int) -> Process:
         """On features, if there are fewer than points; of one output."""

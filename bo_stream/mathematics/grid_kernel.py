@@ -112,8 +112,9 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
     """
     parts = kernel_parts(kernel, grid, X, outputs)
     if len(parts) > 1:
-        points = X.unsqueeze(-3)
-        return flushed(GridKernel(grid, parts).forward(points, points))
+        kernel = GridKernel(grid, parts)
+        points = kernel.placed(X).unsqueeze(-3)
+        return flushed(kernel.forward(points, points))
     W = grid.interpolate(X)
     number = torch.arange(len(X), device=X.device).unsqueeze(-1).expand(W.index.shape)
     place, size = torch.stack([number.flatten(), W.index.flatten()]), (len(X), grid.m)
@@ -132,7 +133,7 @@ def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
 
 
 class GridKernel(Kernel):
-    """The prior covariance ``w_x' K w_z`` on a grid, for o outputs.
+    """The prior covariance ``w_x' K w_z`` on a grid, for o outputs, of points that are `placed`.
 
     Args:
         grid: The nodes.
@@ -166,26 +167,31 @@ class GridKernel(Kernel):
         roots = [self.grid.table(k, pivoted_root(K)) for k, K in enumerate(each)]
         return ProductCovariance(roots, float(amplitude))
 
-    def rows(self, X: Tensor) -> Any:
-        """Interpolation rows at points, as `between` takes them."""
-        return self.grid.axes_at(X) if self.product else self.grid.interpolate(X)
+    def placed(self, X: Tensor) -> Tensor:
+        """Interpolation rows, in place of the points: those of each dimension, ``sum g_k`` numbers,
+        for a product; else first nodes, then weights.
+        """
+        if self.product:
+            axes = zip(self.grid.axes_at(X), self.grid.sizes, strict=True)
+            return torch.cat([rows[..., :size] for rows, size in axes], -1)
+        near = self.grid.interpolate(X)
+        return torch.cat([near.start.to(X), near.weights.flatten(-2)], -1)
+
+    def rows(self, x: Tensor) -> Interpolation:
+        """Interpolation rows of points placed for a kernel that is no product."""
+        d = self.grid.dim
+        weights = x[..., d:].unflatten(-1, (d, REACH))
+        return Interpolation(self.grid.sizes, x[..., :d].long(), weights)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Values at points ``batch x (1 x) q x d``."""
-        left = right = self.rows(x1)
-        if x1 is not x2:
-            right = self.rows(x2)
-        return self.between(left, right, diag=diag)
-
-    def between(self, left: Any, right: Any, *, diag: bool = False) -> Tensor:
-        """As `forward`, from `rows`."""
+        """Values at points ``batch x (1 x) q``, which are placed."""
         if not self.product:
-            values = self._pairs(left, right, diag=diag)
+            values = self._pairs(self.rows(x1), self.rows(x2), diag=diag)
             return values.squeeze(-1) if diag else values
         amplitude, *factors = self.parts
-        total = amplitude[..., None] if diag else amplitude[..., None, None]
-        for a, K, b in zip(left, factors, right, strict=True):
-            half, b = a[..., : K.shape[-1]] @ K, b[..., : K.shape[-1]]
+        total, sizes = amplitude[..., None] if diag else amplitude[..., None, None], self.grid.sizes
+        for a, K, b in zip(x1.split(sizes, -1), factors, x2.split(sizes, -1), strict=True):
+            half = a @ K
             total = total * ((half * b).sum(-1) if diag else half @ b.mT)
         return total
 

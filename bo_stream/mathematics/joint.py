@@ -54,7 +54,7 @@ class Joint:
 
     Attributes:
         mean: ``batch x o x q``.
-        X: Points, ``batch x q x d``.
+        X: Points, ``batch x q x d``, as the kernel takes them.
         kernel: The prior's kernel, frozen, or None.
         rows: ``a``, ``batch x o x q x r``.
         L: Lower triangular, ``o x r x r``, or None.

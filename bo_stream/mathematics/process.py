@@ -292,10 +292,15 @@ class Process:
         """The number r of entries of ``a``."""
         return self.u.shape[-1] if self.R is None else self.R.shape[-1]
 
+    def placed(self, X: Tensor) -> Tensor:
+        """The points as kernel and basis take them."""
+        return X
+
     def at(self, X: Tensor) -> Joint:
         """The joint posterior at points ``batch x q x d``: O(r) per mean and O(r^2) per variance,
         after O(r^2) for ``a`` unless R is the identity.
         """
+        X = self.placed(X)
         shape, r = X.shape[:-1], self.size
         b = self.basis(X.reshape(-1, X.shape[-1]))
         a = b[..., :r]
@@ -342,7 +347,7 @@ class Process:
             rest = self.u[..., r:]
             weights = torch.cat([weights, rest.expand(*weights.shape[:-1], -1)], -1)
         mean = self.mean.unsqueeze(-1)
-        return lambda X: mean + prior(X) + times(self.basis(X), weights)
+        return lambda X: mean + prior(X) + times(self.basis(self.placed(X)), weights)
 
     def _scatter(self, shape: tuple[int, ...]) -> Tensor:
         """Draws with covariance ``(L L')^-1``."""
