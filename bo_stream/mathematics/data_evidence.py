@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import mul
 
 import numpy as np
-import torch
-from scipy.linalg.blas import dsyr
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+from scipy.linalg.lapack import dpotrs
 
+from bo_stream.mathematics.exact import factored, less_outer
+from bo_stream.mathematics.expanded import multiplied
 from bo_stream.mathematics.grid import Grid
-from bo_stream.mathematics.linalg import REPAIR, chol_psd
+from bo_stream.mathematics.linalg import REPAIR
 from bo_stream.mathematics.radial import Array, RadialCovariance, radial
 from bo_stream.mathematics.shapes import Rows
 
@@ -83,13 +81,8 @@ class GridCorrelation:
             factors.append(W @ T @ W.T)
             falling.append(W @ (2.0 * slope * r2) @ W.T)
 
-        def slopes(M: Array) -> Array:
-            others = [factors[:k] + factors[k + 1 :] for k in range(len(factors))]
-            return np.array(
-                [np.vdot(reduce(mul, o, M), f) for o, f in zip(others, falling, strict=True)]
-            )
-
-        return reduce(mul, factors), slopes
+        K, pull = multiplied(factors, falling)
+        return K, lambda M: pull(M).sum(0)
 
 
 @dataclass(frozen=True)
@@ -118,16 +111,12 @@ class DataEvidence:
         """
         variance, scale = np.exp(logs[-2:])
         K, slopes = self.correlation(np.exp(logs[:-2]))
-        C = variance * K
-        C.ravel()[:: len(C) + 1] += scale * self.r
-        L, failed = dpotrf(C.T, lower=1, clean=1)
-        if failed:
-            L = chol_psd(torch.from_numpy(C), least=REPAIR).numpy()
+        L = factored(variance * K, scale * self.r, REPAIR, REPAIR)
         ones, each = dpotrs(L, np.stack([np.ones_like(self.y), self.y]).T, lower=1)[0].T
         best = float(ones @ self.y) / float(ones.sum()) if mean is None else mean
         a, n = each - best * ones, len(self.y)
         value = -0.5 * float((self.y - best) @ a) - float(np.log(L.diagonal()).sum())
-        half = dsyr(-1.0, a, lower=1, a=dpotri(L, lower=1, overwrite_c=1)[0], overwrite_a=1)
+        half = less_outer(L, a, 1.0)
         M = half + half.T
         M.ravel()[:: n + 1] *= 0.5  # now minus twice the gradient in C
         gradient = np.empty_like(logs)

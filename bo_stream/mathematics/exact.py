@@ -26,7 +26,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import fmin_l_bfgs_b
 from torch import Tensor
 
-from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.linalg import LEAST, chol_psd
 from bo_stream.mathematics.radial import Array, RadialCovariance, radial
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "Targets",
     "correlations",
     "factored",
+    "less_outer",
     "maximised",
     "solved",
 ]
@@ -55,8 +56,8 @@ def correlations(X: Array, scales: Array, cat_dims: Sequence[int] = ()) -> Array
     return RadialCovariance(1.0 / scales, categories=tuple(cat_dims)).matrix(X)
 
 
-def factored(R: Array, noise: Array | float) -> Array:
-    """The lower Cholesky factor of ``R + s I``, with as little added as it takes.
+def factored(R: Array, noise: Array | float, most: float = MOST, least: float = LEAST) -> Array:
+    """The lower Cholesky factor of ``R + s I``, with as little added as it takes, as in `chol_psd`.
 
     Raises:
         torch.linalg.LinAlgError: if it is not positive definite with any jitter.
@@ -64,7 +65,13 @@ def factored(R: Array, noise: Array | float) -> Array:
     C = R.copy()
     C.ravel()[:: len(C) + 1] += noise
     L, failed = dpotrf(C.T, lower=1, clean=1)
-    return chol_psd(torch.from_numpy(C.T), MOST).numpy() if failed else np.asarray(L)
+    return chol_psd(torch.from_numpy(C.T), most, least=least).numpy() if failed else np.asarray(L)
+
+
+def less_outer(L: Array, a: Array, share: float) -> Array:
+    """``C^-1 - share a a'``, in the lower triangle, from the factor of C, which is overwritten."""
+    inverse = dpotri(L, lower=1, overwrite_c=1)[0]
+    return np.asarray(dsyr(-share, a, lower=1, a=inverse, overwrite_a=1))
 
 
 # -- evidence ------------------------------------------------------------------------------------
@@ -149,6 +156,11 @@ class Priors:
         """Centres of the normal densities, ``p``."""
         return self.table[0]
 
+    @property
+    def bounds(self) -> Array:
+        """Lower and upper bounds, ``2 x p``."""
+        return self.table[2:]
+
     def log_density(self, theta: Tensor) -> Tensor:
         """Of the parameters, up to a constant: 0-dim, differentiable."""
         centre, sd, _, _ = torch.from_numpy(self.table).to(theta)
@@ -200,8 +212,7 @@ class Evidence:
         z = (theta - centre) / sd
         gradient = -z / sd
         a = found.weights
-        inverse = dpotri(found.L, lower=1, overwrite_c=1)[0]  # the lower triangle
-        half = dsyr(-1.0 / found.variance, a, lower=1, a=inverse, overwrite_a=1)
+        half = less_outer(found.L, a, 1.0 / found.variance)
         gradient[:d] -= 2.0 * rates * (squares @ (half.T.ravel()[above] * falling))
         if self.noise is None:
             gradient[d] -= math.exp(theta[d]) * 0.5 * float(half.trace())
@@ -243,17 +254,22 @@ class Maximum(NamedTuple):
 
 
 def maximised(
-    evidence: Evidence, starts: Sequence[Array], most: int | None, **options: float
+    function: Callable[[Array], tuple[float, Array]],
+    bounds: Array,
+    starts: Sequence[Array],
+    most: int | None,
+    **options: float,
 ) -> Maximum:
     """The best point of bounded L-BFGS ascents from several starts.
 
     Args:
-        evidence: The evidence.
+        function: What is maximised, with its gradient.
+        bounds: Lower and upper bounds, ``2 x p``.
         starts: Parameters, which are moved within the bounds.
         most: Maximum number of evaluations over all starts; None for no limit.
         options: ``maxiter``, ``factr`` and ``pgtol`` of `scipy.optimize.fmin_l_bfgs_b`.
     """
-    _, _, low, high = evidence.priors.table
+    low, high = bounds
     best, highest, reached = np.clip(starts[0], low, high), -math.inf, math.inf
     evaluations, converged = 0, False
 
@@ -262,15 +278,15 @@ def maximised(
         if evaluations == most:
             raise StopIteration
         evaluations += 1
-        value, gradient = evidence(theta)
+        value, gradient = function(theta)
         if value > highest:
             best, highest = theta.copy(), value
         return -value, -gradient
 
     for start in starts:
-        within, bounds = np.clip(start, low, high), list(zip(low, high, strict=True))
+        within = np.clip(start, low, high)
         try:
-            _, loss, about = fmin_l_bfgs_b(negative, within, bounds=bounds, **options)
+            _, loss, about = fmin_l_bfgs_b(negative, within, bounds=[*bounds.T], **options)
         except StopIteration:
             converged = False
             break

@@ -51,6 +51,7 @@ __all__ = [
     "RadialCovariance",
     "SineTable",
     "Sums",
+    "multiplied",
     "pivoted_root",
 ]
 
@@ -133,6 +134,31 @@ class SineTable:
 # -- functions of all inputs ---------------------------------------------------------------------
 
 
+def multiplied(
+    values: Sequence[Array], slopes: Sequence[Array], scale: float = 1.0
+) -> tuple[Array, Pull]:
+    """A product of arrays, each a function of one input; and the gradient in the inputs, ``... x
+    d``, from that in the product.
+
+    Args:
+        values: The arrays, ``... x s`` each.
+        slopes: Their derivatives.
+        scale: One factor for all.
+    """
+    before = [np.full_like(values[0], scale)]
+    for value in values:
+        before.append(before[-1] * value)
+
+    def pull(bar: Array) -> Array:
+        result, after = list[Array](), bar
+        for ahead, value, slope in zip(before[-2::-1], values[::-1], slopes[::-1], strict=True):
+            result.append(np.einsum("...s,...s,...s->...", ahead, slope, after))
+            after = after * value
+        return np.stack(result[::-1], -1)
+
+    return before[-1], pull
+
+
 @dataclass(frozen=True)
 class ProductFunctions(Functions):
     """``scale * prod_k T_k(x_k)[column_k]``.
@@ -153,21 +179,8 @@ class ProductFunctions(Functions):
 
     def sloped(self, X: Array) -> tuple[Array, Pull]:
         """As `Functions`."""
-        factors = self._factors(X, True)
-        before = [self.scale * factors[0][0]]
-        for value, _ in factors[1:]:
-            before.append(before[-1] * value)
-
-        def pull(bar: Array) -> Array:
-            result, after = np.empty_like(X), bar
-            for k in range(len(factors) - 1, 0, -1):
-                value, slope = factors[k]
-                np.einsum("ps,ps,ps->p", before[k - 1], slope, after, out=result[:, k])
-                after = after * value
-            result[:, 0] = self.scale * np.einsum("ps,ps->p", factors[0][1], after)
-            return result
-
-        return before[-1], pull
+        values, slopes = zip(*self._factors(X, True), strict=True)
+        return multiplied(values, slopes, self.scale)
 
     def _factors(self, X: Array, slopes: bool) -> list[Sequence[Array]]:
         read = [table(x, slopes) for table, x in zip(self.tables, X.T, strict=True)]
@@ -292,19 +305,7 @@ class ProductCovariance:
             t, s = (part.reshape(*X.shape[:2], -1) for part in root(X[..., k].ravel(), True))
             factors.append(t @ t.transpose(0, 2, 1))
             slopes.append(s @ t.transpose(0, 2, 1))
-        before = [self.variance * factors[0]]
-        for factor in factors[1:]:
-            before.append(before[-1] * factor)
-
-        def pull(M: Array) -> Array:
-            result, after = np.empty_like(X), M
-            for k in range(len(factors) - 1, 0, -1):
-                result[..., k] = (before[k - 1] * slopes[k] * after).sum(-1)
-                after = after * factors[k]
-            result[..., 0] = self.variance * (slopes[0] * after).sum(-1)
-            return result
-
-        return before[-1], pull
+        return multiplied(factors, slopes, self.variance)
 
     def _at(self, X: Array) -> list[Array]:
         return [root(x, False)[0] for root, x in zip(self.roots, X.T, strict=True)]

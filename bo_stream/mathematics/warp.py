@@ -244,7 +244,7 @@ def _search(
     compared = fits % COMPARED == 0
     if learned and compared:
         starts += [np.concatenate([centre[:d], [tau], centre[d + 1 :]]) for tau in (HIGH, LOW)]
-    found = maximised(evidences[now], starts, most, **ASCENT)
+    found = maximised(evidences[now], evidences[now].priors.bounds, starts, most, **ASCENT)
     thetas[now] = found.theta
     left = None if most is None else most - found.evaluations
     if len(evidences) == 1 or not compared or left == 0:
@@ -252,7 +252,7 @@ def _search(
     other, shared = 1 - now, d + learned
     starts = [np.append(found.theta[:shared], thetas[other][shared:])]
     starts += [thetas[other]] if fits else []
-    rival = maximised(evidences[other], starts, left, **ASCENT)
+    rival = maximised(evidences[other], evidences[other].priors.bounds, starts, left, **ASCENT)
     thetas[other] = rival.theta
     both = (found, rival) if now == 0 else (rival, found)
     quiet = evidences[0].noise_at(both[0].theta) < QUIET

@@ -21,7 +21,6 @@ from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor, nn
 
 from bo_stream.actions import Actions, BlockSparse
@@ -50,9 +49,11 @@ from bo_stream.mathematics.computation_aware import (
     neighbours,
 )
 from bo_stream.mathematics.data_evidence import Correlation
+from bo_stream.mathematics.exact import maximised
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.linalg import REPAIR, bordered
 from bo_stream.mathematics.process import Process, warn_if_missed
+from bo_stream.mathematics.radial import Array
 from bo_stream.mathematics.shapes import Rows
 
 __all__ = ["CaGP"]
@@ -375,25 +376,15 @@ def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:
     start = objective.start()
     nowhere = start.value - 1e3 * (n + abs(start.value))
 
-    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+    def value(x: Array) -> tuple[float, Array]:
         u = torch.from_numpy(x.copy())
-        if torch.equal(u, start.u):
-            at = start
-        elif objective.evaluations < most:
-            at = objective.evaluate(u)
-        else:  # no step is found any more
-            at = replace(start, value=-math.inf)
-        return -max(at.value, nowhere) / n, -at.gradient.numpy() / n
+        at = start if torch.equal(u, start.u) else objective.evaluate(u)
+        return max(at.value, nowhere) / n, at.gradient.numpy() / n
 
-    minimize(
-        loss,
-        start.u.numpy(),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=torch.stack([objective.coordinates.lower, objective.coordinates.upper], -1).numpy(),
-        options={"maxcor": 20, "maxiter": most, "ftol": max(GAIN, 1e-3 / n), "gtol": 0.0},
-    )
-    return objective.evaluations < most
+    bounds = torch.stack([objective.coordinates.lower, objective.coordinates.upper]).numpy()
+    factr = max(GAIN, 1e-3 / n) / np.finfo(float).eps
+    options = {"m": 20, "maxiter": most, "factr": factr, "pgtol": 0.0}
+    return maximised(value, bounds, [start.u.numpy()], most, **options).evaluations < most
 
 
 def most_actions(actions: object, append: str, max_actions: int | None) -> int | None:

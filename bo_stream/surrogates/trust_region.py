@@ -271,7 +271,7 @@ class TrustRegionGP(MaternGP[regions.TrustRegionState]):
             starts.append(np.append(priors.centre[:-1], FIRST[self.noise]))
         U, y = (some.X - self.region.centre) / width, (some.y - origin) / spread
         search = Evidence(U.numpy(force=True), Targets(y.numpy(force=True)), priors)
-        found = maximised(search, starts, max_evals, **ASCENT)
+        found = maximised(search, priors.bounds, starts, max_evals, **ASCENT)
         theta, scales, noise = found.theta, np.exp(found.theta[:-1]), math.exp(found.theta[-1])
         R = correlations((rows.X / width).numpy(force=True), scales)
         about = solved(R, noise, rows.y.numpy(force=True), k=0.0)

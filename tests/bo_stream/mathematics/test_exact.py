@@ -74,7 +74,8 @@ def test_the_value_is_that_of_dense_algebra(learned: bool, warp: bool) -> None:
 def test_it_stops_at_the_number_of_evaluations_and_keeps_the_best() -> None:
     evidence = evidence_of(X, Y, unit(Y), learned=True, warp=True)
     start = evidence.priors.centre
-    found = maximised(evidence, [start, start + 1.0], 4, **ASCENT)
+    bounds = evidence.priors.bounds
+    found = maximised(evidence, bounds, [start, start + 1.0], 4, **ASCENT)
     assert found.evaluations == 4 and not found.converged
     assert evidence(found.theta)[0] == found.value > evidence(start)[0]
 
