@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting_property, twice
@@ -155,33 +156,41 @@ class Grid:
         """Coordinates of points on the grid, ``batch x q x d``."""
         return X
 
-    def interpolate(self, X: Tensor) -> Interpolation:
-        """Interpolation rows at points ``batch x q x d``, by Keys' cubics (a = -1/2) in each
-        dimension; differentiable in X.
+    def cells(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """The cells of points ``batch x q x d`` in each dimension, and the powers 3, 2, 1, 0 of
+        their positions in these, ``batch x q x d x 4``, differentiable in X.
 
         Raises:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
         places = self.place(X)
-        origin, step, low, high, last = self._frame.to(places).unbind()
+        origin, step, low, high, _ = self._frame.to(places).unbind()
         t = (places - origin) / step
         cell = t.detach().clamp(low, high).floor_()
         s = t - cell
         self._check_inside(s.detach())
-        start = torch.minimum((cell - 1.0).clamp_min_(0.0), last)
         s2 = s * s
-        powers = torch.stack([s2 * s, s2, s, torch.ones_like(s)], -1)
-        table = CUBICS.to(places)[(cell - start).long()]
-        weights = (table @ powers.unsqueeze(-1)).squeeze(-1)
-        return Interpolation(self.sizes, start.long(), weights)
+        return cell.long(), torch.stack([s2 * s, s2, s, torch.ones_like(s)], -1)
+
+    def interpolate(self, X: Tensor) -> Interpolation:
+        """Interpolation rows at points ``batch x q x d``, by Keys' cubics (a = -1/2) in each
+        dimension; differentiable in X.
+
+        Raises:
+            BoundsError: as `cells`.
+        """
+        cell, powers = self.cells(X)
+        start = torch.minimum((cell - 1).clamp_min_(0), self._frame[-1].to(cell))
+        table = CUBICS.to(powers)[cell - start]
+        return Interpolation(self.sizes, start, (table @ powers.unsqueeze(-1)).squeeze(-1))
 
     def axes_at(self, X: Tensor) -> Tensor:
-        """As `interpolate`, with zeros for all other nodes: ``d x batch x q x max(g_k)``."""
+        """As `interpolate`, with zeros for all other nodes: ``batch x q x d x max(g_k)``."""
         near = self.interpolate(X)
         index = near.start.unsqueeze(-1) + torch.arange(REACH, device=near.start.device)
         rows = near.weights.new_zeros(*near.weights.shape[:-1], max(self.sizes))
-        return rows.scatter(-1, index, near.weights).movedim(-2, 0)
+        return rows.scatter(-1, index, near.weights)
 
     def table(self, k: int, values: Array) -> CubicTable:
         """Functions interpolated along one axis, from their values at its nodes.
@@ -372,16 +381,27 @@ class ProductFeatures(GridFeatures):
         columns = torch.cat([self.columns, more], -1)
         return replace(super().beside(other), columns=columns)
 
+    @lasting_property
+    def _tables(self) -> list[CubicTable]:
+        """The functions of each dimension."""
+        values = zip(self.values.numpy(force=True), self.grid.sizes, strict=True)
+        return [self.grid.table(k, V[:size]) for k, (V, size) in enumerate(values)]
+
+    @lasting_property
+    def _cubics(self) -> Tensor:
+        """Their coefficients, ``d x max(n_k) x 4 x P``."""
+        each = [torch.from_numpy(table.coefficients) for table in self._tables]
+        return pad_sequence(each, batch_first=True).to(self.values)
+
     def functions(self) -> Functions | None:
         """As in `GridFeatures`."""
-        values = zip(self.values.numpy(), self.grid.sizes, strict=True)
-        tables = [self.grid.table(k, V[:size]) for k, (V, size) in enumerate(values)]
-        return self.grid.placed(ProductFunctions(tables, self.columns.numpy()))
+        return self.grid.placed(ProductFunctions(self._tables, self.columns.numpy()))
 
     def features(self, X: Tensor) -> Tensor:
-        """As in `GridFeatures`: O(n_k d) per point and feature."""
-        axes = self.grid.axes_at(X)
-        along = (axes.flatten(1, -2) @ self.values).unflatten(1, axes.shape[1:-1])
+        """As in `GridFeatures`: O(4 d P) per point, and O(d) per feature."""
+        cell, powers = self.grid.cells(X)
+        near = self._cubics[torch.arange(self.grid.dim, device=cell.device), cell]
+        along = (powers.unsqueeze(-2) @ near).squeeze(-2).unbind(-2)
         pairs = zip(along, self.columns, strict=True)
         return reduce(torch.mul, (factors.index_select(-1, column) for factors, column in pairs))
 

@@ -145,7 +145,9 @@ class GridKernel(Kernel):
         super().__init__(batch_shape=Size([] if one else [len(parts[0])]))
         self.grid, self.product = grid, len(parts) > 1
         for k, part in enumerate(parts):  # buffers, since gpytorch indexes those of a batch
-            self.register_buffer(f"part_{k}", flushed(part[0] if one else part))
+            room = max(grid.sizes) - part.shape[-1] if k else 0
+            wide = F.pad(part, (0, room, 0, room)) if room else part
+            self.register_buffer(f"part_{k}", flushed(wide[0] if one else wide))
         if not self.product:
             sizes, i = grid.sizes, torch.arange(REACH)
             near = differences_within([g - REACH for g in sizes], [WIDE] * grid.dim, sizes)
@@ -156,7 +158,9 @@ class GridKernel(Kernel):
     @property
     def parts(self) -> list[Tensor]:
         """As from `kernel_parts`, without the outputs' dimension for one output."""
-        return [getattr(self, f"part_{k}") for k in range(1 + self.product * self.grid.dim)]
+        first, *factors = self.buffers()
+        sizes = zip(factors, self.grid.sizes, strict=False)
+        return [first, *(K[..., :size, :size] for K, size in sizes)]
 
     def covariance(self) -> Covariance | None:
         """The kernel of one output in numpy, if it is a product; else None."""
@@ -168,12 +172,11 @@ class GridKernel(Kernel):
         return ProductCovariance(roots, float(amplitude))
 
     def placed(self, X: Tensor) -> Tensor:
-        """Interpolation rows, in place of the points: those of each dimension, ``sum g_k`` numbers,
-        for a product; else first nodes, then weights.
+        """Interpolation rows, in place of the points: as from `Grid.axes_at` for a product; else
+        first nodes, then weights.
         """
         if self.product:
-            axes = zip(self.grid.axes_at(X), self.grid.sizes, strict=True)
-            return torch.cat([rows[..., :size] for rows, size in axes], -1)
+            return self.grid.axes_at(X).flatten(-2)
         near = self.grid.interpolate(X)
         return torch.cat([near.start.to(X), near.weights.flatten(-2)], -1)
 
@@ -188,9 +191,10 @@ class GridKernel(Kernel):
         if not self.product:
             values = self._pairs(self.rows(x1), self.rows(x2), diag=diag)
             return values.squeeze(-1) if diag else values
-        amplitude, *factors = self.parts
-        total, sizes = amplitude[..., None] if diag else amplitude[..., None, None], self.grid.sizes
-        for a, K, b in zip(x1.split(sizes, -1), factors, x2.split(sizes, -1), strict=True):
+        amplitude, *factors = self.buffers()
+        total = amplitude[..., None] if diag else amplitude[..., None, None]
+        left, right = (x.unflatten(-1, (self.grid.dim, -1)).unbind(-2) for x in (x1, x2))
+        for a, K, b in zip(left, factors, right, strict=True):
             half = a @ K
             total = total * ((half * b).sum(-1) if diag else half @ b.mT)
         return total
