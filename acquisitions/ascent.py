@@ -23,6 +23,8 @@ from torch import Tensor
 
 from acquisitions.climb import Bounded, climb
 from acquisitions.domain import Domain
+from acquisitions.optimize import search_of, value_of
+from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.exact import Array
 
 __all__ = ["alternate", "maximise_in_turn", "repeats_tell"]
@@ -145,16 +147,11 @@ def maximise_in_turn(
     """
     pending = acquisition.X_pending if q > 1 else None
     chosen, lengths = domain.bounds[:0], domain.width * (TYPICAL if unit is None else unit)
-
-    def value(X: Tensor, of: Tensor | None = None) -> Tensor:
-        flat: Tensor = acquisition(X.unsqueeze(-2).to(near))
-        return flat.to(X)
-
     for _ in range(q):
         X = domain.spread(spread)
         if len(near):
             X = torch.cat([X, _about(domain, near.to(X), unit, spread // 2)])
-        f = value(X)
+        value, f = _evaluated(acquisition, domain.bounds.to(near), X)
         first, tolerance = X[_starts(f, spread, starts)], TOLERANCE * float(f.std().nan_to_num(0.0))
         found, reached = alternate(value, first, domain, lengths, EVALUATIONS, tolerance)
         order = torch.cat([reached, f]).argsort(descending=True, stable=True)
@@ -166,6 +163,29 @@ def maximise_in_turn(
             parts = [chosen.to(near)] if pending is None else [pending, chosen.to(near)]
             acquisition.set_X_pending(torch.cat(parts))
     return chosen.to(near)
+
+
+def _evaluated(
+    acquisition: AcquisitionFunction, bounds: Tensor, X: Tensor
+) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor]:
+    """What `alternate` maximises, and about its values at candidates."""
+
+    def value(X: Tensor, of: Tensor) -> Tensor:
+        flat: Tensor = acquisition(X.unsqueeze(-2).to(bounds))
+        return flat.to(X)
+
+    search = search_of(acquisition, bounds, 1)
+    if search is None:
+        return value, value(X, X)
+    f = torch.from_numpy(search.scored(X.numpy(force=True))[0]).to(X)
+    if value_of(acquisition, search, X[f.argmax()].unsqueeze(0).to(bounds)) is None:
+        return value, value(X, X)
+
+    def of_moments(X: Tensor, of: Tensor) -> Tensor:
+        f, slopes = map(torch.from_numpy, search.of_one(X.numpy(force=True)))
+        return attach(f.unsqueeze(-1).to(X), [X], [slopes.to(X)]).squeeze(-1)
+
+    return of_moments, f
 
 
 def _about(domain: Domain, near: Tensor, unit: Tensor | None, count: int) -> Tensor:

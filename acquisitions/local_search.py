@@ -175,7 +175,7 @@ def _next(process: LatentProcess, box: Array, rng: np.random.Generator) -> Array
         ]
     )
     search = improvement(process)
-    starts = candidates[_roulette(search.scores(candidates), rng)]
+    starts = candidates[_roulette(search.scored(candidates)[0], rng)]
     X, reached = climb(search.of_one, starts, box, scales, EVALUATIONS, TOLERANCE)
     gaps = (X[:, None] - process.X) / lengths
     reached[(gaps * gaps).sum(-1).min(-1) <= SAME**2] = -np.inf

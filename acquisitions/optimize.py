@@ -38,7 +38,7 @@ from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import ExpandedProcess
 
-__all__ = ["optimize_acqf"]
+__all__ = ["optimize_acqf", "search_of", "value_of"]
 
 NARROW = 1e-6
 """Widths of the smoothed improvement and of its maximum where BoTorch smooths neither."""
@@ -101,24 +101,41 @@ def optimize_acqf(
 def _searched(acqf: Any, bounds: Tensor, q: int) -> tuple[Tensor, Tensor] | None:
     """The maximisers and their value; None where the acquisition function is not of moments."""
     is_box = bool(bounds.isfinite().all() and (bounds[0] < bounds[1]).all())
-    model = acqf.model if is_box and type(acqf) in SEARCHED else None
+    search = search_of(acqf, bounds, q) if is_box else None
+    if search is None:
+        return None
+    state = torch.get_rng_state()
+    X = torch.from_numpy(search.best()).to(bounds)
+    X = torch.minimum(torch.maximum(X, bounds[0]), bounds[1])
+    value = value_of(acqf, search, X)
+    if value is None:
+        torch.set_rng_state(state)
+        return None
+    return X, value
+
+
+def search_of(acqf: Any, bounds: Tensor, q: int) -> Search | None:
+    """The search for q points; None where the acquisition function is not of moments."""
+    model = acqf.model if type(acqf) in SEARCHED else None
     if not isinstance(model, GaussianModel) or model.num_outputs != 1:
         return None
     process = model.expanded()
     target = None if process is None else _target(acqf, process, bounds, q)
     if process is None or target is None:
         return None
-    state = torch.get_rng_state()
-    points, own = Search(process, target, _array(bounds), q).best()
-    X = torch.from_numpy(points).to(bounds)
-    X = torch.minimum(torch.maximum(X, bounds[0]), bounds[1])
-    value = acqf(X.unsqueeze(0))[0]
+    return Search(process, target, _array(bounds), q)
+
+
+def value_of(acqf: Any, search: Search, X: Tensor) -> Tensor | None:
+    """The value at ``q x d`` points; None where that of the search is another one.
+
+    So it is of a function with constraints, or smoothed otherwise.
+    """
+    value: Tensor = acqf(X.unsqueeze(0))[0]
+    own = float(search.of_all(_array(X).reshape(1, -1))[0][0])
     own = math.exp(own) if type(acqf) in IMPROVEMENTS else own
-    near = AGREES * (1.0 if target.criterion.logarithmic else process.scale)
-    if math.isclose(own, float(value), rel_tol=AGREES, abs_tol=near):
-        return X, value
-    torch.set_rng_state(state)  # it is a function with constraints, or smoothed otherwise
-    return None
+    near = AGREES * (1.0 if search.target.criterion.logarithmic else search.process.scale)
+    return value if math.isclose(own, float(value), rel_tol=AGREES, abs_tol=near) else None
 
 
 # -- acquisition functions as functions of moments -------------------------------------------------

@@ -91,17 +91,11 @@ class Search:
     bounds: Array
     q: int
 
-    def best(self) -> tuple[Array, float]:
-        """The best points found, ``q x d``, and their value."""
-        criterion, held = self.target.criterion, len(self.target.held)
-        d = self.bounds.shape[1]
+    def best(self) -> Array:
+        """The best points found, ``q x d``."""
+        criterion, d = self.target.criterion, self.bounds.shape[1]
         X = shifted(self.bounds, OVERVIEW, torch.rand(d, dtype=torch.float64).numpy())
-        mean, variance = self.process.marginals(X)
-        variance = np.maximum(variance, self._smallest)
-        if self.target.is_marginal:
-            score = criterion.marginal(mean, variance)[0]
-        else:
-            score = criterion.few.extended(np.arange(held)[None], *self._moments(X))[0, held:]
+        score, mean, variance = self.scored(X)
         gain = GAIN * (1.0 if criterion.logarithmic else math.sqrt(np.median(variance)))
         if self.target.sums is not None:
             gain = GAIN * float(np.ptp(score))
@@ -111,9 +105,18 @@ class Search:
         peaks, heights = self._climbed(self.of_one, X[first], STEPS, gain, drop=False)
         pool = np.concatenate([peaks, X[spread[: POOL - len(peaks)]]])
         sets = pool[self._greedy(pool, heights)].reshape(-1, self.q * d)
-        found, reached = self._climbed(self._of_all, sets, JOINT, gain)
-        top = int(reached.argmax())
-        return found[top].reshape(self.q, -1), float(reached[top])
+        found, reached = self._climbed(self.of_all, sets, JOINT, gain)
+        return found[reached.argmax()].reshape(self.q, -1)
+
+    def scored(self, X: Array) -> tuple[Array, Array, Array]:
+        """About the values of `of_one` at ``p x d`` points; their means and variances."""
+        mean, variance = self.process.marginals(X)
+        variance = np.maximum(variance, self._smallest)
+        if self.target.is_marginal:
+            return self.target.criterion.marginal(mean, variance)[0], mean, variance
+        held = len(self.target.held)
+        value = self.target.criterion.few.extended(np.arange(held)[None], *self._moments(X))
+        return value[0, held:], mean, variance
 
     @property
     def _unit(self) -> Array:
@@ -132,11 +135,6 @@ class Search:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def scores(self, X: Array) -> Array:
-        """Values of single points ``p x d`` that have one in closed form, ``p``."""
-        mean, variance = self.process.marginals(X)
-        return self.target.criterion.marginal(mean, np.maximum(variance, self._smallest))[0]
-
     def of_one(self, X: Array) -> tuple[Array, Array]:
         """Values and gradients of single points, ``L x d``, beside the fixed ones."""
         if not self.target.is_marginal:
@@ -147,7 +145,7 @@ class Search:
         value, by_mean, by_variance = self.target.criterion.marginal(moments.mean[:, 0], variance)
         return value, moments.pull(by_mean[:, None], by_variance[:, None, None])[:, 0]
 
-    def _of_all(self, X: Array) -> tuple[Array, Array]:
+    def of_all(self, X: Array) -> tuple[Array, Array]:
         """Values and gradients of sets, ``L x q d``."""
         sets = X.reshape(len(X), self.q, -1)
         return self._of_sets(self.target.criterion, sets, self.target.before, self.target.after)

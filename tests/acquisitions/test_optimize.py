@@ -21,6 +21,8 @@ from torch import Tensor
 
 import acquisitions.optimize
 from acquisitions import NIPV, MaxVariance, build, optimize_acqf
+from acquisitions.ascent import maximise_in_turn
+from acquisitions.domain import Domain
 from bo_stream import HSGP, WISKI, CaGP, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.base.gaussian_model import GaussianModel
 from tests.calls import calls_of
@@ -96,6 +98,23 @@ def test_functions_of_one_point(name: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_families(family: Any, name: str) -> None:
     check(MANY[name](surrogate(family), None), 2, 2e-2)
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_feasible_maximisers_are_those_of_autograd(name: str) -> None:
+    values = {0: torch.linspace(0.0, 2.0, 9)}
+    domain = Domain.of(BOX, [(torch.tensor([0, 1]), torch.tensor([-1.0, -1.0]), -1.5)], values)
+    found = []
+    for by_autograd in (False, True):
+        acqf: Any = MANY[name](surrogate(), PENDING)
+        if by_autograd:
+            acqf.__class__ = type("Unknown", (type(acqf),), {})
+        torch.manual_seed(0)
+        with calls_of(type(acqf).forward) as calls:
+            x = maximise_in_turn(acqf, domain, 1, PENDING, X)
+        assert bool(domain.contains(x).all()) and (len(calls) > 3) == by_autograd
+        found.append(float(acqf(x.unsqueeze(0))))
+    assert found[0] == pytest.approx(found[1], abs=1e-2, rel=1e-2)
 
 
 def test_seeds_reproduce_the_points() -> None:

@@ -45,7 +45,8 @@ def told(run: Campaign, n: int, q: int = 1) -> Campaign:
 def test_it_minimises() -> None:
     run = told(campaign(goal="minimise"), 16)
     best = run.best()
-    assert abs(best["x"] - 3.0) < 0.05 and best["y"] == run.trials()["y"].min()
+    assert abs(best["x"] - 3.0) < 0.1  # outcomes count as noisy: .01 of 9 is not told from 0
+    assert best["y"] == run.trials()["y"].min()
     assert best.name == run.trials()["y"].idxmin()
 
 
