@@ -81,7 +81,7 @@ def test_smoke_results_lie_beside_the_real_ones(tmp_path: Path) -> None:
     [
         (["growth", "nosuch.toml"], "does not exist"),
         (["comparison", "nosuch.toml"], "does not exist"),
-        (["growth", str(CONFIGS / "demo.toml")], "has no delta"),
+        (["growth", str(CONFIGS / "demo.toml")], "has no floor, kernel"),
         (["comparison", str(CONFIGS / "growth.toml")], "has no method, task"),
         (["cost", str(CONFIGS / "classes.toml")], "has no"),
     ],
