@@ -219,7 +219,7 @@ def failing(*given: Any, **options: Any) -> Any:
     raise torch.linalg.LinAlgError("not positive-definite")
 
 
-@pytest.mark.parametrize("methods", [("fit",), ("observe",), ("process", "expanded")])
+@pytest.mark.parametrize("methods", [("fit",), ("observe",), ("process", "_snapshot")])
 def test_failing_arithmetic_warns_and_the_campaign_goes_on(
     methods: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
