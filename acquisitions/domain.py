@@ -37,8 +37,9 @@ TRIES, BATCH = 64, 1024
 """Batches of random points among which a feasible one is looked for, and their size."""
 MOST = 64
 """Largest number of neighbours of a point."""
-APART = 1e-6
-"""Points closer than this share of the width in every input are the same measurement."""
+APART, SAME = 1e-6, 1e-9
+"""Points closer than this share of the width in every input are the same measurement, or the same
+setting."""
 LISTED = 2**16
 """Number of settings up to which all of them are listed."""
 
@@ -154,39 +155,40 @@ class Domain:
             torch.manual_seed(seed + done)
             return self.uniform(q)
 
-    def distinct(self, X: Tensor, seen: Tensor) -> Tensor:
+    def distinct(self, X: Tensor, seen: Tensor, apart: float = APART) -> Tensor:
         """The points ``n x d``, with random feasible ones in place of those that repeat others.
 
-        Points repeat if they are closer than 1e-6 of the width in every input. Where no other
-        setting is left, they stay. O((n + n') log(n + n')).
+        Where no other setting is left, they stay. O((n + n') log(n + n')).
 
         Args:
             X: Feasible points, ``n x d``.
             seen: Points that are not to be repeated, ``n' x d``.
+            apart: Share of the width; points that are closer in every input repeat.
         """
-        again = self.repeats(X, seen)
+        again = self.repeats(X, seen, apart)
         if not bool(again.any()):
             return X
         known, new = torch.cat([seen.to(X), X[~again]]), X[:0]
         for drawn in self._others(int(again.sum())):
             drawn = drawn.to(X)
-            new = torch.cat([new, drawn[~self.repeats(drawn, torch.cat([known, new]))]])
+            new = torch.cat([new, drawn[~self.repeats(drawn, torch.cat([known, new]), apart)]])
             if len(new) >= int(again.sum()):
                 break
         X, places = X.clone(), again.nonzero().squeeze(-1)[: len(new)]
         X[places] = new[: len(places)]
         return X
 
-    def repeats(self, X: Tensor, seen: Tensor) -> Tensor:
-        """Which points are closer than 1e-6 of the width in every input to a seen point or an
+    def repeats(self, X: Tensor, seen: Tensor, apart: float = APART) -> Tensor:
+        """Which points are closer than a share of the width in every input to a seen point or an
         earlier one: a mask ``n``.
         """
         unit = self.width.clamp_min(torch.finfo(self.width.dtype).tiny)
         U, S = (((t.to(unit) - self.bounds[0]) / unit).numpy(force=True) for t in (X, seen))
-        S, first = np.unique(S, axis=0), np.sort(np.unique(U, axis=0, return_index=True)[1])
-        tree, again = KDTree(np.concatenate([S, U[first]])), np.ones(len(U), dtype=bool)
-        later = tree.query_pairs(APART, p=np.inf, output_type="ndarray").max(1)
-        again[first] = np.isin(np.arange(len(S), tree.n), later)
+        first, again = np.sort(np.unique(U, axis=0, return_index=True)[1]), np.ones(len(U), bool)
+        U = U[first]
+        near = KDTree(np.unique(S, axis=0)).query(U, p=np.inf, distance_upper_bound=apart)[0]
+        again[first] = near < apart
+        again[first[KDTree(U).query_pairs(apart, p=np.inf, output_type="ndarray").max(1)]] = True
         return torch.from_numpy(again).to(X.device)
 
     def _others(self, n: int) -> Iterator[Tensor]:

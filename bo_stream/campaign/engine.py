@@ -220,7 +220,8 @@ class Engine:
             view: What is known.
             q: Number of trials.
         """
-        from acquisitions.rule import Proposal  # not at the top: it imports bo_stream
+        from acquisitions.domain import SAME  # not at the top: it imports bo_stream
+        from acquisitions.rule import Proposal
 
         settings, space = self.settings, self.settings.space
         with proposing(settings.seed, view.number, self.like.device):
@@ -233,7 +234,7 @@ class Engine:
                 found = Proposal(points, *(() if view.model is None else failed))
             if settings.exact and not isinstance(space, Pool):
                 seen = torch.cat([view.data.X, view.pending, view.failed]).to(found.points)
-                points = view.domain.distinct(found.points, seen)
+                points = view.domain.distinct(found.points, seen, SAME)
                 found = replace(found, points=points, ahead=None)
         return found
 

@@ -10,7 +10,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Size, Tensor
 
 from acquisitions import ThompsonSampling
-from acquisitions.domain import Domain
+from acquisitions.domain import SAME, Domain
 from acquisitions.thompson import Draws, candidates, drawn_at, maximised
 from bo_stream import HSGP, WISKI, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.base.ensemble import KernelEnsemble
@@ -184,6 +184,15 @@ def test_repeats_of_a_few_settings_among_many() -> None:
     again = domain.repeats(X, settings[2:].repeat(9_000, 1))
     assert (~again).nonzero().squeeze(-1).tolist() == [0, 1, len(X) - 1]
     assert not len(domain.repeats(X[:0], settings)) and bool(domain.repeats(X[:1], X).all())
+
+
+def test_points_of_a_small_region_are_the_same_setting_only_where_they_are() -> None:
+    domain = Domain(torch.tensor([[0.0, 0.0], [2.0, 2.0]], dtype=torch.float64))
+    seen = 1.0 + 1e-7 * torch.rand(20_000, 2, dtype=torch.float64)
+    X = seen[:3] + torch.tensor([[0.0], [1e-12], [3e-7]], dtype=torch.float64)
+    assert domain.repeats(X, seen).all()
+    assert domain.repeats(X, seen, SAME).tolist() == [True, True, False]
+    assert torch.equal(domain.distinct(X[2:], seen, SAME), X[2:])
 
 
 def test_discrete_inputs_alone_are_maximised_over_all_values() -> None:
