@@ -187,8 +187,8 @@ def test_repeats_of_a_few_settings_among_many() -> None:
 
 
 def test_points_of_a_small_region_are_the_same_setting_only_where_they_are() -> None:
-    domain = Domain(torch.tensor([[0.0, 0.0], [2.0, 2.0]], dtype=torch.float64))
-    seen = 1.0 + 1e-7 * torch.rand(20_000, 2, dtype=torch.float64)
+    domain = Domain.of(box(2))
+    seen = 0.5 + 1e-7 * torch.rand(20_000, 2, dtype=torch.float64)
     X = seen[:3] + torch.tensor([[0.0], [1e-12], [3e-7]], dtype=torch.float64)
     assert domain.repeats(X, seen).all()
     assert domain.repeats(X, seen, SAME).tolist() == [True, True, False]
