@@ -59,7 +59,7 @@ def conduct(
     try:
         runs = own.plan(c, smoke)
         chosen = [run for run in runs if any(fnmatch(run.stem, one) for one in only or ["*"])]
-        if not chosen:
+        if runs and not chosen:  # none where packages are missing
             raise BadParameter(f"no run is named like {only}; there are {runs[0].stem} and others.")
         folder = begin(output, out, smoke, c.get(TAKES))
         how: dict[str, Any] = {"workers": number, "redo": redo, "minutes": minutes}

@@ -102,6 +102,14 @@ def test_what_failed_is_named_in_the_end_and_the_rest_is_reported(
     assert conduct(study, {}, tmp_path / "out", workers=0, retry=True) == tmp_path / "out"
 
 
+def test_runs_are_chosen_by_name_and_there_may_be_none(tmp_path: Path) -> None:
+    study = SimpleNamespace(plan=lambda c, smoke: toys(tmp_path / "calls", 2))
+    with pytest.raises(typer.BadParameter, match="no run is named like"):
+        conduct(study, {}, tmp_path / "out", only=["nothing*"])
+    study.plan = lambda c, smoke: []  # of tasks whose packages are missing
+    assert conduct(study, {}, tmp_path / "none", workers=0) == tmp_path / "none"
+
+
 def test_configurations_that_cannot_be_told_apart_end_the_command(tmp_path: Path) -> None:
     study = SimpleNamespace(plan=lambda c, smoke: surrogates([{"name": "a"}] * 2))
     with pytest.raises(typer.BadParameter, match="told apart"):
