@@ -101,7 +101,8 @@ class Criterion(ABC):
 
     def marginal(self, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
         """Values of single points, ``p``, and the derivatives in mean and variance."""
-        raise NotImplementedError
+        value, (by_mean, by_variance, _) = self.value(mean[:, None], variance[:, None, None])
+        return value, by_mean[:, 0], by_variance[:, 0, 0]
 
 
 def factor(C: Array) -> Array:
@@ -339,11 +340,6 @@ class Entropy(Criterion):
         inverse = np.linalg.inv(L) / self.scale
         value = np.log(L.diagonal(0, 1, 2)).sum(-1)
         return value, (np.zeros_like(mean), 0.5 * inverse.transpose(0, 2, 1) @ inverse, None)
-
-    def marginal(self, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-        """As `Criterion`."""
-        noisy = variance + self.noise * self.scale**2
-        return 0.5 * np.log(noisy / self.scale**2), np.zeros_like(mean), 0.5 / noisy
 
 
 @dataclass(frozen=True)
