@@ -13,9 +13,9 @@ the highest mean, and 95 % of those by this rule, whose losses are as small on a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.utils.multi_objective.hypervolume import Hypervolume, infer_reference_point
@@ -23,10 +23,10 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
 from bo_stream.base.ensemble import KernelEnsemble
-from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.effort import seeded
+from bo_stream.campaign.learner import latent_surrogate
 from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.scores import OutcomeDistribution, outcome_distribution, probability_higher
@@ -37,8 +37,10 @@ __all__ = [
     "Candidates",
     "OutcomePredictions",
     "PredictedOutcomes",
+    "considered",
     "gains_ahead",
     "hypervolume",
+    "improvements",
     "recommended",
     "region_of_best",
     "searched",
@@ -121,14 +123,20 @@ class Candidates:
         as_good = (1.0 - self.higher(self.X[rows], self.X[than])).prod(0)
         return (as_good <= 1.0 - SURE).all(-1)
 
-    def best(self, count: int, apart: Tensor | None, first: Iterable[int] = ()) -> Tensor:
+    def preferred(self, count: int, apart: Tensor | None, first: Iterable[int] = ()) -> Tensor:
         """Rows of the best points by one objective, in order of preference.
+
+        Of several objectives they are those of the front that are spread best: of measured points,
+        and of others that almost surely no measured one dominates.
 
         Args:
             count: Their number at most.
             apart: How far each differs from those before in some input, ``d``; None for other rows.
             first: Rows that are chosen already.
         """
+        if self.values.shape[-1] > 1:
+            front = self.front()
+            return front[spread_out(self.values[front], count)]
         chosen, left = list(first), torch.ones_like(self.measured)
         while len(chosen) < count:
             if chosen and apart is not None:
@@ -138,17 +146,6 @@ class Candidates:
                 break
             chosen.append(self._preferred(left))
         return torch.tensor(chosen, dtype=torch.long)
-
-    def preferred(self, count: int, apart: Tensor | None) -> Tensor:
-        """`best` by one objective; of several, those of the front that are spread best.
-
-        The front is one of measured points, and of others that almost surely no measured one
-        dominates.
-        """
-        if self.values.shape[-1] == 1:
-            return self.best(count, apart)
-        front = self.front()
-        return front[spread_out(self.values[front], count)]
 
     def front(self) -> Tensor:
         """Rows that are not dominated: measured ones, and those `surely_better` than these."""
@@ -194,62 +191,81 @@ def told_at(X: Tensor, observed: Tensor, Y: Tensor) -> Tensor:
 
 @torch.no_grad()
 def recommended(
-    model: StreamingGP,
-    feasible: FeasibleSet,
+    predictions: OutcomePredictions,
+    where: FeasibleSet,
     data: Observations,
-    means: Callable[[Tensor], Tensor],
-    kernels: tuple[KernelEnsemble | None, KernelEnsemble | None],
+    ensemble: KernelEnsemble | None,
     count: int,
+    least: float,
 ) -> Tensor:
     """Points of a box, ``k x d`` for some ``k`` up to the count, or indices of rows of a pool.
 
-    In order of preference, by `Candidates`. In a box, these are the measured points of the highest
-    means, points over the box, and the maximiser of the mean. With many outcomes that of a
-    polynomial fitted about it is the first, where it is known better than what the surrogate finds.
+    In order of preference, by `Candidates`. Of the only outcome in a box, with many outcomes, that
+    of a polynomial fitted about the maximiser of the mean is the first, where it is known better
+    than what the surrogate finds.
 
     Args:
-        model: The surrogate of values that increase with the outcome, to be maximised.
-        feasible: Where to look; points of a box differ in some input.
+        predictions: Those of all outcomes.
+        where: Where to look; points of a box differ in some input.
         data: All outcomes.
-        means: Expected outcomes at points.
-        kernels: Those by which the mean is maximised, beside the surrogate's, and those that
-            predictions average over.
+        ensemble: Kernels by which the mean is maximised, beside the surrogate's.
         count: Number of points.
+        least: The least probability of feasibility.
     """
+    joint, first, rows = predictions.outcomes.joint, list[int](), None
+    if joint or where.places is not None:
+        X, rows = considered(predictions, where, data, least)
+    else:
+        X, first = _about_best(predictions.latent, where, data, ensemble)
+        if count == len(first):
+            return X[first]
+    known = predictions.at(X)
+    enough = known.enough(least)
+    values, told = known.objectives[enough], told_at(X[enough], *data.complete)
+    if not joint and (data.counts or len(data.X) >= MANY):
+        # expectations of counts, whose rates may be any, and of many: the best one is lucky
+        told = torch.where(told > -torch.inf, values[:, 0], told)
+    apart = None if rows is not None else (APART * where.domain.width).to(X)
+    candidates = Candidates(X[enough], told, values, predictions.higher)
+    chosen = enough[candidates.preferred(count, apart, first)]
+    return X[chosen] if rows is None else rows[chosen]
 
-    def higher(X: Tensor, others: Tensor) -> Tensor:
-        return probability_higher(model, X, others, kernels[1]).unsqueeze(0)
 
-    def told(X: Tensor) -> Tensor:
-        """Expectations of counts, whose rates may be any, and of many: the best one is lucky."""
-        if not data.counts and len(data.X) < MANY:
-            return told_at(X, data.X, data.Y[:, 0])
-        known = told_at(X, data.X, data.Y[:, 0]) > -torch.inf
-        return torch.where(known, means(X), -torch.inf)
+@torch.no_grad()
+def considered(
+    predictions: OutcomePredictions, where: FeasibleSet, data: Observations, least: float
+) -> tuple[Tensor, Tensor | None]:
+    """Feasible points of a pool, and their rows; or the measured and the best points of a box."""
+    if where.places is not None:
+        return where.places[0].to(data.X), where.places[1]
 
-    if feasible.places is not None:
-        X, rows = feasible.places[0].to(data.X), feasible.places[1]
-        return rows[Candidates(X, told(X), means(X).unsqueeze(-1), higher).best(count, None)]
-    best, region = _best(model, feasible, data, kernels[0])
-    local = isinstance(model, TrustRegionGP)  # recommends a measured point itself
-    if count == 1 and local:
-        return best
-    domain = feasible.domain
-    measured = data.X[domain.contains(data.X.to(domain.bounds)).to(data.X.device)]
-    measured = _highest(model, measured.unique(dim=0))
+    def best(X: Tensor) -> Tensor:
+        return predictions.at(X).best(least)
+
+    measured, _ = data.complete
+    measured = measured[where.domain.contains(measured)]
+    found = searched(best, where, data.candidates())
+    return torch.cat([measured, found.to(measured)]).unique(dim=0), None
+
+
+def _about_best(
+    model: StreamingGP, where: FeasibleSet, data: Observations, ensemble: KernelEnsemble | None
+) -> tuple[Tensor, list[int]]:
+    """Points of a box by the only outcome, and the rows of those that are recommended anyway.
+
+    They are the maximiser of the mean, or what a polynomial about it finds, the measured points of
+    the highest means, and points over the box.
+    """
+    best, region = _best(model, where, data, ensemble)
+    domain = where.domain
+    measured = data.X[domain.contains(data.X.to(domain.bounds)).to(data.X.device)].unique(dim=0)
+    if len(measured) > COMPARED:
+        process = model.process()
+        parts = model.transformed(measured).split(OVERVIEW)
+        means = torch.cat([process.at(part).mean[0] for part in parts])
+        measured = measured[means.topk(COMPARED).indices]
     X = torch.cat([best, measured, domain.sequence(0, 0, OVERVIEW).to(best)])
-    candidates = Candidates(X, told(X), means(X).unsqueeze(-1), higher)
-    first = [0] if local or region is not None else []
-    return X[candidates.best(count, (APART * domain.width).to(X), first)]
-
-
-def _highest(model: StreamingGP, X: Tensor) -> Tensor:
-    """The points of the highest latent means, of those given."""
-    if len(X) <= COMPARED:
-        return X
-    process = model.process()
-    means = [process.at(part).mean[0] for part in model.transformed(X).split(OVERVIEW)]
-    return X[torch.cat(means).topk(COMPARED).indices]
+    return X, [0] if region is not None or isinstance(model, TrustRegionGP) else []
 
 
 def region_of_best(model: StreamingGP, feasible: FeasibleSet, data: Observations) -> Tensor | None:
@@ -296,7 +312,7 @@ def gains_ahead(
     the range of the outcomes: what lies beyond is the prior's. It leaves torch's generator alone.
 
     Args:
-        model: As for `recommended`.
+        model: The surrogate of values that increase with the outcome, to be maximised.
         feasible: Where to look.
         data: All outcomes.
         ensemble: Kernels to average over.
@@ -330,28 +346,30 @@ def gains_ahead(
 # -- several outcomes ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class OutcomePredictions:
     """Predictions of all outcomes.
 
-    Args:
-        models: A model for every outcome, objectives to be maximised.
+    Attributes:
+        models: A model for every outcome, objectives to be maximised, and perhaps one of whether
+            evaluations are completed.
         outcomes: The outcomes.
         kernels: What predictions of the only outcome average over.
     """
 
-    def __init__(
-        self,
-        models: Sequence[GaussianModel | CountGP],
-        outcomes: OutcomeSet,
-        kernels: KernelEnsemble | None = None,
-    ) -> None:
-        self.models, self.outcomes, self.kernels = models, outcomes, kernels
+    models: Sequence[StreamingGP]
+    outcomes: OutcomeSet
+    kernels: KernelEnsemble | None = None
+
+    @property
+    def latent(self) -> StreamingGP:
+        """The surrogate of values that increase with the first outcome, to be maximised."""
+        return latent_surrogate(self.models[0])
 
     def at(self, X: Tensor, noise: bool = False) -> PredictedOutcomes:
         """Those at ``n x d`` points, perhaps with the typical noise."""
-        return PredictedOutcomes(self.models, self.outcomes, X, self.kernels, noise)
+        return PredictedOutcomes(self, X, noise)
 
-    @torch.no_grad()
     def higher(self, X: Tensor, others: Tensor) -> Tensor:
         """Probabilities that each of ``k`` objectives is higher at points, ``k x n x len(others)``.
 
@@ -359,42 +377,34 @@ class OutcomePredictions:
             X: ``n x d``.
             others: The points that these are compared with.
         """
-        objectives = self.models[: len(self.outcomes.goals)]
-        return torch.stack(
-            [probability_higher(cast(GaussianModel, one), X, others) for one in objectives]
-        )
+        objectives = map(latent_surrogate, self.models[: len(self.outcomes.goals)])
+        return torch.stack([probability_higher(one, X, others, self.kernels) for one in objectives])
 
 
 @dataclass(frozen=True)
 class PredictedOutcomes:
-    """Distributions of all outcomes at some points, computed when they are first needed.
+    """Distributions of all outcomes at some points.
 
     Attributes:
-        models: A model for every outcome, objectives to be maximised, and perhaps one of whether
-            evaluations are completed.
-        outcomes: The outcomes.
+        predictions: Predictions anywhere.
         X: The points, ``n x d``.
-        kernels: What predictions of the only outcome average over.
         noise: Whether outcomes are those that would be measured.
     """
 
-    models: Sequence[GaussianModel | CountGP]
-    outcomes: OutcomeSet
+    predictions: OutcomePredictions
     X: Tensor
-    kernels: KernelEnsemble | None = None
     noise: bool = False
-    _found: dict[int, OutcomeDistribution] = field(default_factory=dict, repr=False)
 
-    def distribution(self, j: int) -> OutcomeDistribution:
-        """That of one outcome, to be maximised; of counts the response."""
-        if j not in self._found:
-            model = self.models[j]
-            self._found[j] = (
-                model.response(self.X, nugget=False)
-                if isinstance(model, CountGP)
-                else outcome_distribution(model, self.X, self.kernels, noise=self.noise)
-            )
-        return self._found[j]
+    @cached_property
+    def distributions(self) -> list[OutcomeDistribution]:
+        """That of every outcome, to be maximised; of counts the response."""
+        X, kernels = self.X, self.predictions.kernels
+        return [
+            one.response(X, nugget=False)
+            if isinstance(one, CountGP)
+            else outcome_distribution(one, X, kernels, noise=self.noise)
+            for one in self.predictions.models
+        ]
 
     def enough(self, least: float) -> Tensor:
         """Rows that are feasible enough; the most probable one if none is.
@@ -418,7 +428,8 @@ class PredictedOutcomes:
     @property
     def objectives(self) -> Tensor:
         """Means of the objectives, to be maximised, ``n x k``."""
-        return torch.stack([self.distribution(j).mean for j in range(len(self.outcomes.goals))], -1)
+        objectives = self.distributions[: len(self.predictions.outcomes.goals)]
+        return torch.stack([one.mean for one in objectives], -1)
 
     @cached_property
     def feasible(self) -> Tensor:
@@ -426,22 +437,45 @@ class PredictedOutcomes:
 
         Constraints hold jointly: their probability is from the same samples everywhere.
         """
-        count = len(self.outcomes.columns)
-        completed = torch.ones(len(self.X), dtype=torch.float64)
-        if len(self.models) > count:
-            completed = self.distribution(count).probability_above(COMPLETE)
-        weights = self.outcomes.weights()
-        named = [j for j in range(count) if any(w[j] for w, _ in weights)]
+        outcomes, completed = self.predictions.outcomes, torch.ones(len(self.X)).double()
+        if outcomes.completed:
+            completed = self.distributions[-1].probability_above(COMPLETE)
+        weights = outcomes.weights()
+        named = [j for j in range(len(outcomes.columns)) if any(w[j] for w, _ in weights)]
         if not named:
             return completed
         engine = torch.quasirandom.SobolEngine(len(named), scramble=True, seed=0)
         levels = engine.draw(LEVELS, dtype=torch.float64).clamp(1e-6, 1.0 - 1e-6).T
-        drawn = [self.distribution(j).quantiles(p) for j, p in zip(named, levels, strict=True)]
+        drawn = [self.distributions[j].quantiles(p) for j, p in zip(named, levels, strict=True)]
         samples = torch.stack(drawn, -1)  # LEVELS x n x named
         holds = torch.ones(samples.shape[:-1], dtype=torch.bool)
         for of, bound in weights:
             holds &= samples @ samples.new_tensor([of[j] for j in named]) <= bound
         return completed * holds.double().mean(0)
+
+
+@torch.no_grad()
+def improvements(
+    predictions: OutcomePredictions, where: FeasibleSet, data: Observations, X: Tensor
+) -> Tensor:
+    """Largest expected improvements over the means at points, if feasible, ``k``.
+
+    Args:
+        predictions: Those of all outcomes.
+        where: Where to look.
+        data: All outcomes.
+        X: Points, ``k x d``.
+    """
+    held = predictions.at(X).objectives[:, 0]
+
+    def gains(X: Tensor) -> Tensor:
+        there = predictions.at(X)
+        return there.distributions[0].expected_improvement(held) * there.feasible
+
+    def largest(X: Tensor) -> Tensor:
+        return gains(X).topk(min(STARTS, len(X)), -1).indices.T.flatten()
+
+    return gains(searched(largest, where, data.candidates())).amax(-1)
 
 
 @torch.no_grad()

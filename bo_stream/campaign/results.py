@@ -8,25 +8,18 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import torch
-from botorch.models.model import ModelList
 from torch import Tensor
 
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.campaign_state import CampaignState
-from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.found import check_optimises
-from bo_stream.campaign.learner import latent_surrogate
-from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import (
-    APART,
-    STARTS,
-    Candidates,
     OutcomePredictions,
     PredictedOutcomes,
+    considered,
     gains_ahead,
+    improvements,
     recommended,
-    searched,
-    told_at,
 )
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError, StateError, UnsupportedError, whole_number
@@ -46,27 +39,35 @@ def front(state: CampaignState, of: str, feasible: float = 0.95) -> pd.DataFrame
         raise UnsupportedError("several objectives", "one", "Use best() or recommend().")
     if of != "model":
         raise InputError("'trials' or 'model'", repr(of), "Choose one.")
-    return _recommended(state, None, feasible)
+    predictions = _predictions(state, feasible)
+    X, rows = considered(predictions, state.engine.feasible, state.observations, feasible)
+    known = predictions.at(X)
+    best = known.best(feasible)
+    ordered = best[known.objectives[best, 0].argsort(descending=True, stable=True)]
+    shown = torch.linspace(0, len(ordered) - 1, min(SHOWN, len(ordered))).round().long()
+    chosen = ordered[shown]
+    frame, X = _settings_at(state, X[chosen] if rows is None else rows[chosen])
+    return frame.join(_shown(predictions.at(X), frame.index, interval=True))
 
 
 def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
     """The settings to use by what is known now; see `bo_stream.Campaign.recommend`."""
     n = whole_number("n", n, 1)
     check_optimises(state.settings)
-    if state.engine.only is None:
-        return _recommended(state, n, feasible)
-    predictions, learner, where = _predictions(state), state.engine.only, state.engine.feasible
-    latent, data = latent_surrogate(learner.model), learner.data
-    kernels = learner.ensemble, predictions.kernels
-
-    def means(X: Tensor) -> Tensor:
-        return predictions.at(X).distribution(0).mean
-
-    frame, X = _settings_at(state, recommended(latent, where, data, means, kernels, n))
+    predictions, engine, data = _predictions(state, feasible), state.engine, state.observations
+    where, ensemble = engine.feasible, engine.only.ensemble if engine.only else None
+    chosen = recommended(predictions, where, data, ensemble, n, feasible)
+    frame, X = _settings_at(state, chosen)
     here = predictions.at(X)
-    outcome = here.distribution(0).outcome
-    found = gains_ahead(latent, where, data, predictions.kernels, outcome, X)
-    return frame.join(_shown(here, frame.index, interval=True)).assign(gain=found.numpy())
+    frame = frame.join(_shown(here, frame.index, interval=True))
+    if len(engine.outcomes.goals) > 1:
+        return frame
+    if engine.only is None:
+        found = improvements(predictions, where, data, X)
+    else:
+        outcome = here.distributions[0].outcome
+        found = gains_ahead(predictions.latent, where, data, predictions.kernels, outcome, X)
+    return frame.assign(gain=found.numpy())
 
 
 def predict(
@@ -103,60 +104,27 @@ def winsorised(state: CampaignState) -> dict[str, tuple[float, int]]:
 # -- pieces --------------------------------------------------------------------------------------
 
 
-def _current_model(state: CampaignState) -> StreamingGP:
-    """The surrogate of all outcomes, built if it was not yet, or for fewer or equal ones."""
-    if state.engine.unfitted:
+def _predictions(state: CampaignState, least: float = 0.0) -> OutcomePredictions:
+    """Predictions by current surrogates, built if they were not, or for fewer or equal outcomes.
+
+    Args:
+        state: That of a campaign.
+        least: The least probability of feasibility that is asked for.
+    """
+    if not 0.0 <= least <= 1.0:
+        raise InputError("feasible, a probability", repr(least), "For example 0.95.")
+    engine = state.engine
+    if engine.unfitted:
         state.update()
-    if state.engine.model is None:
+    if engine.model is None:
         raise StateError(
             f"{state.settings.initial} outcomes, to build a surrogate from",
             f"{state.history.num_told}",
             "Tell more first.",
         )
-    return state.engine.model
-
-
-def _predictions(state: CampaignState) -> OutcomePredictions:
-    model, only = _current_model(state), state.engine.only
-    models = [model] if only else cast(ModelList, model).models
-    kernels = only.kernels() if only else None
-    return OutcomePredictions(cast(Any, models), state.engine.outcomes, kernels)
-
-
-@torch.no_grad()
-def _recommended(state: CampaignState, n: int | None, least: float) -> pd.DataFrame:
-    """Recommended settings by several outcomes; for None the model's front."""
-    if not 0.0 <= least <= 1.0:
-        raise InputError("feasible, a probability", repr(least), "For example 0.95.")
-    predictions, data, engine = _predictions(state), state.observations, state.engine
-    where, space = engine.feasible, engine.feasible.space
-    X, rows = _candidates(predictions, where, data, least)
-    known = predictions.at(X)
-    if n is None:
-        chosen = _ordered_front(known, least)
-    else:
-        enough = known.enough(least)
-        X_enough, values = X[enough], known.objectives[enough]
-        told = told_at(X_enough, *data.complete)
-        candidates = Candidates(X_enough, told, values, predictions.higher)
-        apart = None if isinstance(space, Pool) else APART * where.domain.width
-        chosen = enough[candidates.preferred(n, apart)]
-    frame, X = _settings_at(state, X[chosen] if rows is None else rows[chosen])
-    here = predictions.at(X)
-    frame = frame.join(_shown(here, frame.index, interval=True))
-    if n is None or len(engine.outcomes.goals) > 1:
-        return frame
-    held = here.objectives[:, 0]
-
-    def gains(X: Tensor) -> Tensor:
-        there = predictions.at(X)
-        return there.distribution(0).expected_improvement(held) * there.feasible
-
-    def largest(X: Tensor) -> Tensor:
-        return gains(X).topk(min(STARTS, len(X)), -1).indices.T.flatten()
-
-    found = gains(searched(largest, where, data.candidates())).amax(-1)
-    return frame.assign(gain=found.numpy())
+    models = [cast(StreamingGP, one.model) for one in engine.used]
+    kernels = engine.only.kernels() if engine.only else None
+    return OutcomePredictions(models, engine.outcomes, kernels)
 
 
 def _settings_at(state: CampaignState, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
@@ -196,9 +164,8 @@ def _shown(here: PredictedOutcomes, index: Any, interval: bool = False) -> pd.Da
         index: Index of the frame.
         interval: Whether to add intervals of the objectives.
     """
-    outcomes, columns = here.outcomes, dict[str, np.ndarray]()
-    for j, one in enumerate(outcomes.measured):
-        found = here.distribution(j)
+    outcomes, columns = here.predictions.outcomes, dict[str, np.ndarray]()
+    for one, found in zip(outcomes.measured, here.distributions, strict=False):
         start = "" if list(outcomes.goals) == [one.column] else f"{one.column}_"
         columns[f"{start}mean"] = (one.sign * found.mean).numpy()
         columns[f"{start}sd"] = found.sd.numpy()
@@ -208,28 +175,3 @@ def _shown(here: PredictedOutcomes, index: Any, interval: bool = False) -> pd.Da
     if outcomes.constraints or outcomes.completed:
         columns["feasible"] = here.feasible.numpy()
     return pd.DataFrame(columns, index)
-
-
-def _candidates(
-    predictions: OutcomePredictions, where: FeasibleSet, data: Observations, least: float
-) -> tuple[Tensor, Tensor | None]:
-    """Feasible points of a pool, and their rows; or the measured and the best points of a box."""
-    if where.places is not None:
-        return where.places[0].to(data.X), where.places[1]
-
-    def best(X: Tensor) -> Tensor:
-        return predictions.at(X).best(least)
-
-    measured, _ = data.complete
-    measured = measured[where.domain.contains(measured)]
-    found = searched(best, where, data.candidates())
-    return torch.cat([measured, found.to(measured)]).unique(dim=0), None
-
-
-def _ordered_front(known: PredictedOutcomes, least: float) -> Tensor:
-    """Rows of the front by expected outcomes, by the first objective, at most `SHOWN` of them."""
-    best = known.best(least)
-    first = known.objectives[best, 0]
-    ordered = best[first.argsort(descending=True, stable=True)]
-    spread = torch.linspace(0, len(ordered) - 1, min(SHOWN, len(ordered)))
-    return ordered[spread.round().long()]
