@@ -342,7 +342,7 @@ def prequential(
     """
     learn = model.observe if learn is None else learn
     count, loss, squares = 0, 0.0, 0.0
-    surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
+    surprise = Surprise()
     for X, Y, *noise in batches:
         with torch.no_grad():
             if isinstance(model, GaussianModel):

@@ -29,7 +29,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
 from botorch.optim.closures.core import ForwardBackwardClosure
@@ -45,7 +45,7 @@ from bo_stream.base.stream import Changeable, FitMemory, StreamBuffers
 from bo_stream.errors import InputError, StateError
 from bo_stream.mathematics.data_evidence import Correlation, DataEvidence, GridCorrelation
 from bo_stream.mathematics.kernels import Scaled, stationary
-from bo_stream.mathematics.shapes import Rows, shaped
+from bo_stream.mathematics.shapes import Rows
 
 __all__ = [
     "Ascent",
@@ -424,16 +424,8 @@ class AscentObjective:
             StateError: if it is not finite; `settle` then restores the parameters.
             torch.linalg.LinAlgError: if the covariance does not factorise; likewise.
         """
-        found = self._at(self.coordinates.get())
-        if not math.isfinite(found.value):
-            raise StateError(
-                "a finite objective, with a finite gradient, at the current hyperparameters",
-                "an infinite or undefined one",
-                "Standardize the outcomes (outcome_transform=Standardize(m)) or start from other "
-                "hyperparameters.",
-            )
-        self.best = found
-        return found
+        self.best = self._at(self.coordinates.get())
+        return self.best
 
     def evaluate(self, u: Tensor) -> Evaluated:
         """Evaluate the objective at a vector; minus infinity where it cannot be computed."""
@@ -457,10 +449,15 @@ class AscentObjective:
     def _at(self, u: Tensor) -> Evaluated:
         self.evaluations += 1
         value, gradient, mean = (self.closed_form or self._differentiated)(u)
-        f = float(value.detach())
-        if not (math.isfinite(f) and bool(gradient.isfinite().all())):
-            return Evaluated(u, -math.inf, torch.zeros_like(u), None)
-        return Evaluated(u, f, gradient, mean)
+        found = Evaluated(u, float(value.detach()), gradient, mean)
+        if not (math.isfinite(found.value) and bool(gradient.isfinite().all())):
+            raise StateError(
+                "a finite objective, with a finite gradient, at the current hyperparameters",
+                "an infinite or undefined one",
+                "Standardize the outcomes (outcome_transform=Standardize(m)) or start from other "
+                "hyperparameters.",
+            )
+        return found
 
     def _differentiated(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         self.coordinates.set(u)
@@ -488,31 +485,26 @@ def ascend(objective: AscentObjective, path: Ascent, most: int, tolerance: float
 
     Args:
         objective: The objective.
-        path: The current point and curvature.
+        path: The current point and curvature; returned as it is if it has converged, or if the
+            objective cannot be computed there.
         most: Maximum number of evaluations.
         tolerance: Converged once a step's predicted gain, or the actual gain of two steps in a
             row, is below this, in nats.
     """
-    last, small, path = objective.evaluations + most, 0, replace(path, converged=False)
-    while objective.evaluations < last:
+    last, small = objective.evaluations + most, 0
+    while math.isfinite(path.at.value) and not path.converged and objective.evaluations < last:
         at, H = path.at, path.inverse
         free = objective.coordinates.clip(at.u + 1e-3 * at.gradient.sign()) != at.u
         step, promised = _step(at, H, free)
         if not bool(free.any()) or (H is not None and 0.5 * promised < tolerance):
             return replace(path, converged=True)
         found = _searched(objective, at, step, last)
-        if found is None and objective.evaluations >= last:
-            return path
-        if found is None:  # no ascent direction: try once more without the curvature
-            if H is None:
-                return replace(path, converged=True)
-            path = replace(path, inverse=None)
-            continue
-        gain = found.value - at.value
-        path = Ascent(found, _updated(H, found.u - at.u, at.gradient - found.gradient))
-        small = small + 1 if gain < tolerance else 0
-        if small == 2:
-            return replace(path, converged=True)
+        if found is not None:
+            small = small + 1 if found.value - at.value < tolerance else 0
+            inverse = _updated(H, found.u - at.u, at.gradient - found.gradient)
+            path = Ascent(found, inverse, converged=small == 2)
+        elif objective.evaluations < last:  # no ascent direction: once more without the curvature
+            path = Ascent(at, converged=H is None)
     return path
 
 
@@ -569,8 +561,11 @@ GROWTH = 4.0
 LOOK = 1.25
 """Growth of the data after which the final check is due, whatever the number of evaluations."""
 
-RUNGS = ((4, 3), (10, 2))
-"""Stages of the multi-start: evaluations spent per start, and the number of starts kept."""
+RUNGS = ((3, 3), (6, 2))
+"""Stages of the multi-start: further evaluations per start, and the number of starts kept."""
+
+SCOUTS_RUNGS = ((5, 4), (8, 4))
+"""Those where starts are compared on fewer rows."""
 
 SCOUTED = 128
 """Rows on which distant starts are compared, where the objective is not cheap."""
@@ -627,11 +622,6 @@ class Fittable(Changeable, GaussianModel):
     def _rows_of_fit(self) -> tuple[Rows | None, Correlated | None]:
         """Rows that are held, and the correlations under which their evidence is the objective."""
         return None, None
-
-    @property
-    def explores(self) -> bool:
-        """Whether the objective covers all data, so that a fit may start from distant values."""
-        return True
 
     @property
     def num_observed(self) -> int:
@@ -701,7 +691,6 @@ def fit_model(
             not positive definite, at the current hyperparameters, which are then unchanged.
             Trial steps to such points are rejected without an error.
     """
-    check_evaluations(max_evals)
     fit = _Fit(model, trust, MAX_EVALS if max_evals is None else max_evals)
     try:
         try:
@@ -734,8 +723,8 @@ class _Fit:
         self.model, self.most, self.objective = model, most, objective_of(model, trust)
         memory = model.stream.contents.fits
         self.curvature, self.explored = memory.curvature.cpu(), memory.explored.cpu()
-        self.far = model.explores and trust is None
-        self.path: Ascent | None = None
+        self.memory = replace(FitMemory.empty(), explored=self.explored)
+        self.far = trust is None
 
     @property
     def left(self) -> int:
@@ -758,8 +747,8 @@ class _Fit:
         if not warm or self.objective.evaluations > FEW_EVALS or n >= LOOK * looked:
             path, looked = self._looked_at_again(self.objective, path), n
         now = path.at.u.new_tensor([n if starts else explored, looked])
-        self.explored = torch.cat([now, self._first(start.u)])
-        self.path = path
+        inverse = self.memory.curvature if path.inverse is None else path.inverse
+        self.memory = FitMemory(inverse, torch.cat([now, self._first(start.u)]))
         best = start if self.objective.best is None else self.objective.best
         return FitReport(self.objective.evaluations, best.value, path.converged)
 
@@ -774,7 +763,7 @@ class _Fit:
         if not (self.far and due):
             return []
         made = far_starts(self.objective.coordinates, self._first(now), now)
-        return made[: max(0, self.left - self.most // 2) // RUNGS[0][0]]
+        return made[: max(0, self.left - self.most // 2) // (1 + RUNGS[0][0])]
 
     def _scouts(self) -> AscentObjective:
         """The exact evidence of some rows, where the objective is not that of the rows itself."""
@@ -791,7 +780,7 @@ class _Fit:
         mine, scouts = self.objective, self._scouts()
         begun = path if scouts is mine else Ascent(scouts.evaluate(path.at.u))
         paths = [begun, *(Ascent(scouts.evaluate(u)) for u in starts)]
-        for end in self._ends(scouts, paths, RUNGS if scouts is mine else ((6, 4), (14, 4))):
+        for end in self._ends(scouts, paths, RUNGS if scouts is mine else SCOUTS_RUNGS):
             if scouts is not mine:  # whose curvature is that of fewer rows
                 end = self._looked_at_again(scouts, end)
                 scale = SCOUTED / max(SCOUTED, self.model.num_observed)
@@ -804,16 +793,12 @@ class _Fit:
         self, objective: AscentObjective, paths: list[Ascent], rungs: Sequence[tuple[int, int]]
     ) -> list[Ascent]:
         """The best ends of several ascents, abandoning the less promising in stages."""
-        done = 1
-        for evaluations, kept in rungs:
-            paths = [self._onward(objective, path, evaluations - done) for path in paths]
+        for more, kept in rungs:
+            paths = [self._onward(objective, path, more) for path in paths]
             paths = _distinct(sorted(paths, key=lambda path: -path.at.value))[:kept]
-            done = evaluations
         return [self._onward(objective, path) for path in paths]
 
     def _onward(self, objective: AscentObjective, path: Ascent, most: int = MAX_EVALS) -> Ascent:
-        if path.converged or not math.isfinite(path.at.value):
-            return path
         return ascend(objective, path, min(most, self.most - objective.evaluations), TOLERANCE)
 
     def _looked_at_again(self, objective: AscentObjective, path: Ascent) -> Ascent:
@@ -836,9 +821,7 @@ class _Fit:
         if best is not None and best.mean is not None:
             model._set_prior_mean(best.mean)
         if best is not None and len(best.u):
-            inverse = None if self.path is None else self.path.inverse
-            none = FitMemory.empty().curvature
-            model._note(fits=FitMemory(none if inverse is None else inverse, self.explored))
+            model._note(fits=self.memory)
         model.eval()
 
 
@@ -932,11 +915,9 @@ class RefitSchedule:
 
     def due(self, n: int, fitted: int, chi_square: float, residuals: int) -> bool:
         """Whether to refit, given n, the n of the last fit, and the score since then."""
-        if n == 0 or residuals == 0:
-            return n > 0 and fitted == 0
-        excess = (chi_square - residuals) / math.sqrt(2.0 * residuals)
-        surprised = residuals >= self.at_least and excess > self.surprise
-        return n >= self.growth * fitted or surprised
+        excess = chi_square - residuals
+        surprised = residuals >= self.at_least and excess > self.surprise * (2.0 * residuals) ** 0.5
+        return n > 0 and (n >= self.growth * fitted or surprised)
 
 
 @dataclass(frozen=True)
@@ -947,31 +928,23 @@ class Surprise:
     weight, so that a model can recover.
 
     Attributes:
-        count: Number of observations, 0-dim.
-        total: Weighted sum of scores (such as shortfalls in nats), 0-dim.
-        information: Weighted sum of their variances, 0-dim.
-        variance: Variance of `total` if the model is right, 0-dim.
+        count: Number of observations.
+        total: Weighted sum of scores (such as shortfalls in nats).
+        variance: Variance of `total` if the model is right.
 
     Example:
         >>> import torch
-        >>> calm = Surprise.none(torch.zeros((), dtype=torch.double))
-        >>> calm.seen(*shortfall(torch.ones(8, dtype=torch.double)), 8).behind
+        >>> Surprise().seen(*shortfall(torch.ones(8, dtype=torch.double)), 8).behind
         False
-        >>> calm.seen(*shortfall(torch.full((8,), 3.0, dtype=torch.double)), 8).behind
+        >>> Surprise().seen(*shortfall(torch.full((8,), 3.0, dtype=torch.double)), 8).behind
         True
     """
 
-    count: Tensor = shaped("", "not negative")
-    total: Tensor = shaped("")
-    information: Tensor = shaped("", "not negative")
-    variance: Tensor = shaped("", "not negative")
+    count: int = 0
+    total: float = 0.0
+    variance: float = 0.0
 
-    @classmethod
-    def none(cls, like: Tensor) -> Self:
-        """The sum before any data, on the device of ``like``."""
-        return cls(*(like.new_zeros(()) for _ in range(4)))
-
-    def seen(self, score: Tensor, variance: Tensor, count: int) -> Self:
+    def seen(self, score: Tensor, variance: Tensor, count: int) -> Surprise:
         """The sum with one more batch.
 
         Args:
@@ -980,18 +953,13 @@ class Surprise:
             count: Number of observations in the batch.
         """
         fade = self.count / (self.count + count)
-        return type(self)(
-            self.count + count,
-            fade * self.total + score,
-            fade * self.information + variance,
-            fade.square() * self.variance + variance,
-        )
+        total = fade * self.total + float(score)
+        return Surprise(self.count + count, total, fade**2 * self.variance + float(variance))
 
     @property
     def behind(self) -> bool:
         """Whether the model does significantly worse than its own predictions imply."""
-        significant = float(self.total) > SIGMAS * math.sqrt(float(self.variance))
-        return float(self.count) >= AT_LEAST and significant
+        return self.count >= AT_LEAST and self.total > SIGMAS * math.sqrt(self.variance)
 
 
 def shortfall(whitened: Tensor) -> tuple[Tensor, Tensor]:

@@ -323,10 +323,6 @@ class StreamBuffers(nn.Module):
 # -- results that are kept ------------------------------------------------------------------------
 
 
-_PLAIN = frozenset((bool, int, float, str, tuple, torch.Size, type(None)))
-_NAMES: WeakKeyDictionary[nn.Module, tuple[tuple[str, ...], tuple[str, ...]]] = WeakKeyDictionary()
-
-
 class Key:
     """Everything that a derived value depends on, recorded when the key is created.
 
@@ -344,7 +340,7 @@ class Key:
     def __init__(self, version: Version, modules: Sequence[Module] = (), *others: object) -> None:
         self.version, self.others = version, others
         self.parts = _parts(modules)
-        self.values = [value for part in self.parts for value in _values(part)]
+        self.values = [_values(part) for part in self.parts]
 
     def same_hyperparameters(self, other: Key) -> bool:
         """Whether the modules and their values are the same."""
@@ -391,6 +387,10 @@ class Derived(Generic[T]):
 # -- hyperparameters -------------------------------------------------------------------------------
 
 
+PLAIN = (bool, int, float, str, tuple, type(None))
+_NAMES: WeakKeyDictionary[nn.Module, list[str]] = WeakKeyDictionary()
+
+
 def class_name(value: Any) -> str:
     """The full name of a value's class."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
@@ -431,7 +431,7 @@ def settings_of(module: nn.Module) -> tuple[tuple[str, Any], ...]:
     return tuple(
         (name, value)
         for name, value in vars(module).items()
-        if type(value) in _PLAIN and name[0] != "_" and name != "training"
+        if isinstance(value, PLAIN) and name[0] != "_" and name != "training"
     )
 
 
@@ -448,23 +448,12 @@ def _parts(modules: Iterable[nn.Module]) -> list[nn.Module]:
 
 
 def _values(part: nn.Module) -> list[Any]:
-    """A kernel's settings, and a module's parameters and buffers, raw."""
-    settings, tensors = _NAMES.get(part) or _names(part)
-    attributes = vars(part)
-    values = [v if type(v) in _PLAIN else repr(v) for v in map(attributes.get, settings)]
-    for name in tensors:
-        tensor = getattr(part, name, None)
-        values.append(None if tensor is None else tensor.tolist())
-    return values
-
-
-def _names(module: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of a kernel's settings and of a module's tensors; cached."""
-    tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
-    names = {name: None for name, _ in tensors}
-    settings: tuple[str, ...] = ()
-    if isinstance(module, Kernel):
-        settings = tuple(name for name, _ in settings_of(module))
-        names["active_dims"] = None  # a buffer that may be None
-    found = _NAMES[module] = settings, tuple(names)
-    return found
+    """A kernel's settings, and a module's parameters and buffers, whose names are cached, raw."""
+    kernel, names = isinstance(part, Kernel), _NAMES.get(part)
+    if names is None:
+        own = (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))
+        names = [name for name, _ in own] + ["active_dims"] * kernel  # which may be None
+        _NAMES[part] = names
+    tensors = [getattr(part, name, None) for name in names]
+    values = [None if tensor is None else tensor.tolist() for tensor in tensors]
+    return [settings_of(part), *values] if kernel else values

@@ -7,7 +7,7 @@ import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
@@ -133,7 +133,7 @@ class Learner:
         """Return to the state before any outcome, but for corrections of before."""
         self.model: StreamingGP | None = None
         self.number = 0
-        self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
+        self.surprise = Surprise()
         self.ensemble: KernelEnsemble | None = None
         self._kernels: tuple[tuple[int, int], KernelEnsemble | None] | None = None
         self._built_at, self._updated_at, self._standardised_at = 0, 0, 0  # in batches
@@ -188,7 +188,7 @@ class Learner:
             made = self._refilled(model, data.bounded(self.least), seen, number)
             redrawn = self.ensemble is not None and self.stage.samples
             self.ensemble = _ensemble_of(made) if redrawn else None
-            self.surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
+            self.surprise = Surprise()
             self.model, self.fitted, self._scored = made, 0, 0
             self._updated_at = min(self._updated_at, before - 1)
         self.revision = log.revision
@@ -402,7 +402,7 @@ class Learner:
 
     def dumps(self) -> tuple[dict[str, Any], bytes]:
         """The contents of a snapshot; empty, with a warning, if the surrogate cannot be saved."""
-        self.saved, s = self.num_observed, self.surprise
+        self.saved = self.num_observed
         if self.model is None:
             return {}, b""
         foreign = isinstance(self.model, Refitted)
@@ -425,7 +425,7 @@ class Learner:
             "scored": self._scored,
             "ensemble": None if self.ensemble is None else self.ensemble.to_lists(),
             "least": self.least if math.isfinite(self.least) else None,
-            "surprise": [float(v) for v in (s.count, s.total, s.information, s.variance)],
+            "surprise": astuple(self.surprise),
         }
         return about, model
 
@@ -438,7 +438,7 @@ class Learner:
             StateError: for a snapshot that is damaged or was saved by another release.
         """
         loaded = self._loaded(about, model)
-        surprise = Surprise(*(torch.tensor(v, dtype=torch.float64) for v in about["surprise"]))
+        surprise = Surprise(*about["surprise"])
         plain = about["ensemble"]
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
         self._built_at, self._updated_at = about["begun"], about["settled"]

@@ -146,7 +146,7 @@ class InterfaceContract(Contract):
         """Data as predicted are no surprise; data of another function are one."""
         model, surprises = self.build(), {0.0: False, 8.0: True}
         for off, behind in surprises.items():
-            surprise = Surprise.none(torch.zeros((), dtype=torch.float64))
+            surprise = Surprise()
             for seed in range(3):
                 X, _, Yvar = self.data(6, seed=20 + seed)
                 seen = model.posterior(X, observation_noise=True if Yvar is None else Yvar)

@@ -192,17 +192,13 @@ KINDS: dict[str, Callable[[Tensor, int, torch.Generator], Any]] = {
 
 
 def best_of(make: Callable[[], Any], starts: int, seed: int) -> float:
-    """The highest end of long climbs from where a fresh model is and from draws of its priors.
-
-    A model that learns more than hyperparameters (a CaGP with fewer actions than data) climbs from
-    each as it does itself.
-    """
+    """The highest end of long climbs from where a fresh model is and from draws of its priors."""
     best = -math.inf
     for draw in [None, *draws(make(), starts, seed)]:
         model = make()
         if draw is not None:
             draw(model)
-        best = max(best, climbed(model) if model.explores else model.fit().value)
+        best = max(best, climbed(model))
     return best
 
 

@@ -15,7 +15,7 @@ import torch
 from gpytorch import Module
 from torch import Tensor
 
-from bo_stream.base.fitting import Coordinates, log_prior
+from bo_stream.base.fitting import Coordinates, FitReport, fit_model, log_prior
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, StateError, UnsupportedError
@@ -111,10 +111,9 @@ class OnlineSVGP(StreamingGP[OnlineSVGPState]):
             "`make_mll` has the online objective of that batch, which `fit` climbs.",
         )
 
-    @property
-    def explores(self) -> bool:
-        """False: one batch's objective does not judge hyperparameters far from the present ones."""
-        return False
+    def _search(self, max_evals: int | None) -> FitReport:
+        """Without distant starts, of which one batch's objective is no judge."""
+        return fit_model(self, max_evals, trust=math.inf)
 
     def _empty_state(self) -> OnlineSVGPState:
         return OnlineSVGPState.empty(self._dim)

@@ -1,6 +1,7 @@
 """A resumed campaign continues as if it had not been interrupted, also in several processes."""
 
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,7 @@ def test_resumed_before_every_ask_and_tell_it_goes_on_bit_for_bit(url: str, tmp_
     apart = (resumed.predict(PLACES) - undisturbed.predict(PLACES)).abs()
     assert apart.max(axis=None) <= 1e-10
     mine, whole = (
-        [float(v) for v in (s.count, s.total, s.information, s.variance)]
-        for s in (c.state.engine.learners["y"].surprise for c in (resumed, undisturbed))
+        astuple(s) for s in (c.state.engine.learners["y"].surprise for c in (resumed, undisturbed))
     )
     assert mine == pytest.approx(whole, rel=1e-9) and mine[0] > 0
 
