@@ -20,19 +20,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, cast
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from acquisitions.ascent import alternate
+from acquisitions.climb import climb
 from acquisitions.domain import Domain
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
+from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess
-from bo_stream.mathematics.sines import Basis, grid_maximisers
+from bo_stream.mathematics.sines import Basis, best_on_grid
 
 __all__ = [
     "Draws",
@@ -64,8 +67,11 @@ PER_AXIS = {1: 1000, 2: 160, 3: 40}
 place of 40, maxima of draws for Rastrigin were missed by .05 of the deviation of outcomes."""
 SHORTLIST = 4
 """Candidates considered for each that is climbed from."""
-TOLERANCE = 1e-5
-"""Promised gain at which a climb ends, in transformed units of the outcome."""
+TOLERANCE, CLOSE = 1e-5, 1e-13
+"""Promised gain at which a climb ends, in transformed units of the outcome, and where functions on
+sine features are recommended by."""
+MOST = 40
+"""Evaluations of functions on sine features in a climb."""
 SAME_PEAK = 0.5
 """Distance, in lengthscales, within which two candidates are taken to be on one peak."""
 JITTER, MOST_JITTER = 1e-8, 1e-4
@@ -175,7 +181,7 @@ class ThompsonSampling:
         """The maximiser of the posterior mean, ``d``, raw. It leaves torch's generator alone."""
         processes, weights = self._processes()
         means = Draws(self.model, [p.mean_function() for p in processes], [1] * len(processes))
-        found = means.on_grid(self.domain, steps=12, starts=24, mixed=weights)
+        found = means.on_grid(self.domain, starts=24, tolerance=CLOSE, mixed=weights)
         if found is not None:
             return found[0].to(self._like)
 
@@ -252,7 +258,7 @@ class ThompsonSampling:
         if not isinstance(draws, Draws):
             X = candidates(self.domain, self._near).unique(dim=0)
             return X[draws(X).argmax(-1)]
-        found = draws.on_grid(self.domain, steps=2)
+        found = draws.on_grid(self.domain)
         if found is not None:
             return found
         return maximised(draws, candidates(self.domain, self._near), self.domain, self._lengths)[0]
@@ -343,14 +349,18 @@ class Draws:
         return torch.cat([value.flatten(0, -2) for value in values])
 
     def on_grid(
-        self, domain: Domain, steps: int, starts: int = 1, mixed: Tensor | None = None
+        self,
+        domain: Domain,
+        starts: int = 1,
+        tolerance: float = TOLERANCE,
+        mixed: Tensor | None = None,
     ) -> Tensor | None:
         """Maximisers ``S x d``, raw, of functions that are on the same sine features of few inputs.
 
         Args:
             domain: Where to look; None is returned unless the features span it, and it is a box.
-            steps: Newton steps.
             starts: Points of a grid that each function is climbed from.
+            tolerance: Promised gain at which a climb ends.
             mixed: Weights of sums of the functions to maximise instead, ``S x functions``.
         """
         paths = [path for path in self.paths if isinstance(path, FeaturePath)]
@@ -358,13 +368,24 @@ class Draws:
         few = domain.is_box and domain.dim in PER_AXIS
         if not (few and len(bases) == len(self.paths) and all(map(bases[0].same_as, bases))):
             return None
-        ends, low = self.model.transformed(domain.bounds), bases[0].low
-        if not (torch.equal(ends[0], low) and torch.allclose(ends[1], low + bases[0].width)):
+        ends, basis = self.model.transformed(domain.bounds), bases[0]
+        span = torch.stack([basis.low, basis.low + basis.width])
+        if not torch.allclose(ends, span, atol=0.0):
             return None
         weights = torch.cat([path.weights.flatten(0, -2) for path in paths])
-        weights, per_axis = weights if mixed is None else mixed @ weights, PER_AXIS[domain.dim]
-        Z, _ = grid_maximisers(bases[0], weights, per_axis=per_axis, steps=steps, starts=starts)
-        return domain.clipped(self.model._raw_inputs(Z))
+        weights = weights if mixed is None else mixed @ weights
+        functions, W = basis.functions(), weights.numpy(force=True)
+
+        def values(X: Array, of: np.ndarray) -> tuple[Array, Array]:
+            rows, pull = functions.sloped(X)
+            return np.einsum("lf,lf->l", rows, W[of]), pull(W[of])
+
+        grid = best_on_grid(basis, weights, PER_AXIS[domain.dim], starts).flatten(0, 1)
+        unit, of = torch.minimum(basis.lengthscales, basis.width), np.arange(len(W)).repeat(starts)
+        first, box, units = (t.numpy(force=True) for t in (grid, span, unit))
+        X, f = climb(values, first, box, units, MOST, tolerance, of=of)
+        best = f.reshape(len(W), starts).argmax(1) + starts * np.arange(len(W))
+        return domain.clipped(self.model._raw_inputs(torch.from_numpy(X[best]).to(grid)))
 
 
 @torch.no_grad()
