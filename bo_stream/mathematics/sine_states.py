@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
-from typing import Literal, Self, cast
+from typing import Literal, NamedTuple, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -50,6 +50,19 @@ CHUNK = 320
 """Points whose products are formed at a time."""
 
 
+class Part(NamedTuple):
+    """Sums of some products of one wave of each of some inputs.
+
+    Attributes:
+        axes: These inputs, and the multiples of their angles: those of cosines are from 0 on, those
+            of sines from 1 on.
+        place: Where the sums are stored.
+    """
+
+    axes: tuple[tuple[int, range], ...]
+    place: slice
+
+
 @dataclass(frozen=True)
 class Frequencies:
     """The frequencies for which sums are stored.
@@ -72,38 +85,35 @@ class Frequencies:
         return cls(dim, joint, math.ceil(4.0 * HALF * PERIODS) if main_effects else 0)
 
     @cached_property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the parts, in the order in which they are stored."""
-        d, a, p = self.dim, self.joint, self.main
-        effects = d if p else 0
-        return {
-            "one": (1,),
-            "main": (d, p),
-            "joint": (a,) * d,
-            "cosines": (2 * a + 1,) * d,
-            "mixed": (effects, p + a + 1, *(a,) * (d - 1)),
-            "single": (effects, 2 * p + 1),
-            "pairs": (effects * (d - 1) // 2, p, p),
-        }
+    def parts(self) -> dict[tuple[int, int], Part]:
+        """The sums of products of functions of two groups, in the order in which they are stored.
 
-    @cached_property
-    def starts(self) -> dict[str, int]:
-        """Where the parts begin, and where the last one ends."""
-        starts, total = {}, 0
-        for name, shape in self.shapes.items():
-            starts[name] = total
-            total += math.prod(shape)
-        return {**starts, "end": total}
+        The groups are the one, the main effects of each input, if there are any, and the functions
+        of all inputs. An input of both groups has cosines, an input of one of them has sines.
+        """
+        effects = [((k,), self.main) for k in range(self.dim)] if self.main else []
+        groups = [((), 0), *effects, (tuple(range(self.dim)), self.joint)]
+        alone, last = range(1, len(groups) - 1), len(groups) - 1
+        pairs = [(0, group) for group in range(len(groups))] + [(last, last)]
+        pairs += [*((k, last) for k in alone), *((k, k) for k in alone), *combinations(alone, 2)]
+        found, start = dict[tuple[int, int], Part](), 0
+        for pair in pairs:
+            (one, m), (other, n) = (groups[group] for group in pair)
+            axes = [(k, range(m + n + 1)) for k in one if k in other]
+            axes += [(k, range(1, 1 + (m if k in one else n))) for k in sorted({*one} ^ {*other})]
+            stop = start + math.prod(len(multiples) for _, multiples in axes)
+            found[pair], start = Part(tuple(axes), slice(start, stop)), stop
+        return found
 
     @property
     def odd(self) -> int:
         """Number of sums with outcomes: those of the first row above."""
-        return self.starts["cosines"]
+        return max(part.place.stop for (group, _), part in self.parts.items() if not group)
 
     @property
     def total(self) -> int:
         """Number of sums without outcomes."""
-        return self.starts["end"]
+        return max(part.place.stop for part in self.parts.values())
 
     def sums(self, phases: Tensor, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over points: matrix products of few columns, O((2 a)^d) for each point.
@@ -117,35 +127,18 @@ class Frequencies:
             The sums weighted by ``weights``, ``s x total``, and the odd sums weighted by the
             values, ``o x odd``.
         """
-        both, s = torch.cat([weights, values]), len(weights)
-        odd = both.new_zeros(len(both), self.odd)
-        even = both.new_zeros(s, self.total - self.odd)
+        both, s, odd = torch.cat([weights, values]), len(weights), self.odd
+        found = both.new_zeros(len(both), self.total)
+        most = max(multiples[-1] for part in self.parts.values() for _, multiples in part.axes)
         pieces = -(-len(phases) // CHUNK)
         split = (t.tensor_split(pieces, -1) for t in (both, phases.mT.contiguous()))
         for r, angles in zip(*split, strict=True):
-            self._add_piece(odd, even, r, angles)
-        return torch.cat([odd[:s], even], -1), odd[s:]
-
-    def _add_piece(self, odd: Tensor, even: Tensor, r: Tensor, angles: Tensor) -> None:
-        """Add the products at a few points, ``d x n``, with weights ``r`` for each row of ``odd``
-        and the first rows for ``even``.
-        """
-        d, a, p = self.dim, self.joint, self.main
-        cos, sin = _waves(angles, max(2 * a, p + a, 2 * p))
-        few, main = sin[:, 1 : a + 1], sin[:, 1 : p + 1]
-        rest = [_products([*few[:k], *few[k + 1 :]], r) for k in range(d if p else 1)]
-        first = (r.unsqueeze(1) * few[0]).flatten(0, 1) @ rest[0].mT
-        effects = (main.flatten(0, 1) @ r.mT).mT
-        odd += torch.cat([r.sum(-1, keepdim=True), effects, first.view(len(r), -1)], -1)
-        others = _products([*cos[1:, : 2 * a + 1]], r)
-        for into, w in zip(even, r, strict=False):
-            parts = [(cos[0, : 2 * a + 1] * w) @ others.mT]
-            if p:
-                waves = cos[:, : p + a + 1] * w
-                parts += [wave @ product.mT for wave, product in zip(waves, rest, strict=True)]
-                parts += [cos[:, : 2 * p + 1] @ w]
-                parts += [(main[k] * w) @ main[i].mT for k, i in combinations(range(d), 2)]
-            into += torch.cat([part.flatten() for part in parts])
+            cos, sin = _waves(angles, most)
+            for (group, _), (axes, place) in self.parts.items():
+                waves = [(sin if m.start else cos)[k, m.start : m.stop] for k, m in axes]
+                rows = slice(s if group else None)
+                found[rows, place].add_(_summed_products(waves, r[rows]))
+        return found[:s], found[s:, :odd]
 
 
 class Assembly:
@@ -157,28 +150,21 @@ class Assembly:
     """
 
     def __init__(self, frequencies: Frequencies, basis: Basis) -> None:
-        self.frequencies, self.basis, alpha = frequencies, basis, basis.alpha
-        f, d, p = *alpha.shape, basis.main
-        m = d * p
-        axis, index = alpha[:m].argmax(-1), alpha[:m].amax(-1)  # of main effects
-        effects = self._terms("main", axis, index - 1)[0]
-        joint = self._terms("joint", *(basis.joint.mT - 1))[0]
-        self._odd = torch.cat([effects, joint], -1)[0]
-        self._scale = HALF ** (-0.5 * (alpha > 0).sum(-1).double())
-        self._blocks: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        i, j = m + torch.tril_indices(f - m, f - m, device=alpha.device)
-        self._fill(i, j, "cosines", *(_cosines(each[i], each[j]) for each in alpha.mT))
-        main, every = torch.arange(m, device=alpha.device), torch.arange(m, f, device=alpha.device)
-        alone = main.split(p) if p else ()
-        for k, block in enumerate(alone):
-            i, j = torch.cartesian_prod(every, block).mT
-            rest = [alpha[i, other] - 1 for other in range(d) if other != k]
-            self._fill(i, j, "mixed", axis[j], _cosines(alpha[i, k], index[j]), *rest)
-            i, j = torch.cartesian_prod(block, block).mT
-            self._fill(i, j, "single", axis[j], _cosines(index[i], index[j]))
-        for pair, (first, second) in enumerate(combinations(alone, 2)):
-            j, i = torch.cartesian_prod(first, second).mT
-            self._fill(i, j, "pairs", torch.full_like(i, pair), index[j] - 1, index[i] - 1)
+        self.frequencies, self.basis, f = frequencies, basis, len(basis.alpha)
+        self._scale = HALF ** (-0.5 * (basis.alpha > 0).sum(-1).double())
+        alpha = F.pad(basis.alpha, (0, 0, 1, 0))  # of the one, then of the others
+        p, d = frequencies.main, frequencies.dim
+        groups = torch.arange(f + 1, device=alpha.device).split([1, *[p] * d * bool(p), f - d * p])
+        odd, self._blocks = list[Tensor](), list[tuple[Tensor, Tensor, Tensor, Tensor]]()
+        for (first, second), part in frequencies.parts.items():
+            i, j = torch.cartesian_prod(groups[second], groups[first]).mT
+            i, j = i[i >= j], j[i >= j]
+            places, factors = _terms(part, alpha[i], alpha[j])
+            if first:
+                self._blocks.append((i - 1, j - 1, places, factors))
+            else:
+                odd.append(places[0])
+        self._odd = torch.cat(odd)[1:]
 
     def vector(self, odd: Tensor) -> Tensor:
         """Sums of the features, ``o x f``, from odd sums ``o x odd``: O(f)."""
@@ -195,30 +181,28 @@ class Assembly:
             A[i, j] = factors @ sums.index_select(0, places.flatten()).view(places.shape)
         return A.mul_(self._scale).mul_(self._scale.unsqueeze(-1))
 
-    def _fill(self, row: Tensor, column: Tensor, part: str, *axes: Tensor) -> None:
-        """Make entries of the matrix combinations of sums; see `_terms`."""
-        self._blocks.append((row, column, *self._terms(part, *axes)))
 
-    def _terms(self, part: str, *axes: Tensor) -> tuple[Tensor, Tensor]:
-        """Places, ``t x p``, and factors, ``t``, of the terms of ``p`` combinations of sums.
+def _terms(part: Part, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums that are the terms of products of two functions each.
 
-        Args:
-            part: Name of the part of the sums.
-            axes: For each of its axes the index, ``p``, or those of two cosines, ``2 x p``.
-        """
-        places = axes[-1].new_zeros(1, axes[-1].shape[-1])
-        factors = places.new_ones(1, dtype=torch.float64)
-        for size, index in zip(self.frequencies.shapes[part], axes, strict=True):
-            choices = torch.atleast_2d(index)
-            places = (places.unsqueeze(1) * size + choices).flatten(0, 1)
-            halves = factors.new_tensor([0.5, -0.5] if len(choices) == 2 else [1.0])
-            factors = torch.outer(factors, halves).flatten()
-        return places + self.frequencies.starts[part], factors
+    Args:
+        part: Of the groups of the functions.
+        first: Multi-indices of the first functions, ``p x d``.
+        second: Those of the second ones.
 
-
-def _cosines(first: Tensor, second: Tensor) -> Tensor:
-    """Indices ``2 x p`` of the cosines whose difference is twice a product of sines."""
-    return torch.stack([(first - second).abs(), first + second])
+    Returns:
+        Their places, ``t x p``, and factors, ``t``.
+    """
+    places, factors = first.new_zeros(1, len(first)), torch.ones(1, dtype=torch.float64)
+    for k, multiples in part.axes:
+        a, b = first[:, k], second[:, k]
+        if multiples.start:  # a sine of one of them, times the constant of the other
+            choices, halves = (a + b - 1).unsqueeze(0), [1.0]
+        else:
+            choices, halves = torch.stack([(a - b).abs(), a + b]), [0.5, -0.5]
+        places = (places.unsqueeze(1) * len(multiples) + choices).flatten(0, 1)
+        factors = torch.outer(factors, factors.new_tensor(halves)).flatten()
+    return places + part.place.start, factors.to(places.device)
 
 
 def _waves(angles: Tensor, most: int) -> tuple[Tensor, Tensor]:
@@ -235,12 +219,21 @@ def _waves(angles: Tensor, most: int) -> tuple[Tensor, Tensor]:
     return cosines.flatten(1, 2), sines.flatten(1, 2)
 
 
-def _products(factors: list[Tensor], like: Tensor) -> Tensor:
-    """Products of the rows of matrices with ``n`` columns; a row of ones for no matrices."""
-    rows = torch.ones_like(like[:1])
-    for factor in factors:
-        rows = (rows.unsqueeze(1) * factor).flatten(0, 1)
-    return rows
+def _summed_products(factors: list[Tensor], weights: Tensor) -> Tensor:
+    """Weighted sums of all products of one row of each matrix with ``n`` columns.
+
+    Args:
+        factors: The matrices; without any the products are ones.
+        weights: ``R x n``.
+
+    Returns:
+        ``R x p``, the last matrix's rows vary fastest.
+    """
+    first, *others = factors or [torch.ones_like(weights[:1])]
+    rows = weights
+    for other in others:
+        rows = (rows.unsqueeze(1) * other).flatten(0, 1)
+    return (first @ rows.mT).view(len(first), len(weights), -1).transpose(0, 1).flatten(1)
 
 
 # -- states --------------------------------------------------------------------------------------
