@@ -50,7 +50,7 @@ CHUNK = 320
 """Points whose products are formed at a time."""
 
 
-class Part(NamedTuple):
+class WaveSums(NamedTuple):
     """Sums of some products of one wave of each of some inputs.
 
     Attributes:
@@ -85,7 +85,7 @@ class Frequencies:
         return cls(dim, joint, math.ceil(4.0 * HALF * PERIODS) if main_effects else 0)
 
     @cached_property
-    def parts(self) -> dict[tuple[int, int], Part]:
+    def parts(self) -> dict[tuple[int, int], WaveSums]:
         """The sums of products of functions of two groups, in the order in which they are stored.
 
         The groups are the one, the main effects of each input, if there are any, and the functions
@@ -96,13 +96,13 @@ class Frequencies:
         alone, last = range(1, len(groups) - 1), len(groups) - 1
         pairs = [(0, group) for group in range(len(groups))] + [(last, last)]
         pairs += [*((k, last) for k in alone), *((k, k) for k in alone), *combinations(alone, 2)]
-        found, start = dict[tuple[int, int], Part](), 0
+        found, start = dict[tuple[int, int], WaveSums](), 0
         for pair in pairs:
             (one, m), (other, n) = (groups[group] for group in pair)
             axes = [(k, range(m + n + 1)) for k in one if k in other]
             axes += [(k, range(1, 1 + (m if k in one else n))) for k in sorted({*one} ^ {*other})]
             stop = start + math.prod(len(multiples) for _, multiples in axes)
-            found[pair], start = Part(tuple(axes), slice(start, stop)), stop
+            found[pair], start = WaveSums(tuple(axes), slice(start, stop)), stop
         return found
 
     @property
@@ -182,7 +182,7 @@ class Assembly:
         return A.mul_(self._scale).mul_(self._scale.unsqueeze(-1))
 
 
-def _terms(part: Part, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+def _terms(part: WaveSums, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """The sums that are the terms of products of two functions each.
 
     Args:
