@@ -438,7 +438,7 @@ class PredictedOutcomes:
         Constraints hold jointly: their probability is from the same samples everywhere.
         """
         outcomes, completed = self.predictions.outcomes, torch.ones(len(self.X)).double()
-        if outcomes.completed:
+        if len(self.distributions) > len(outcomes.columns):
             completed = self.distributions[-1].probability_above(COMPLETE)
         weights = outcomes.weights()
         named = [j for j in range(len(outcomes.columns)) if any(w[j] for w, _ in weights)]
