@@ -162,10 +162,9 @@ class Search:
     def _moments(self, X: Array) -> tuple[Array, Array, Array | None]:
         """Joint moments of the fixed points and others, each of them once."""
         X = np.concatenate([self.target.held, X])
-        if self.target.sums is None:
-            return *self.process.joint(X), None
         moments = self.process.moments(X[None], self.target.sums)
-        return moments.mean[0], moments.covariance[0], cast(Array, moments.sums)[0]
+        sums = None if moments.sums is None else moments.sums[0]
+        return moments.mean[0], moments.covariance[0], sums
 
     # -- starts ----------------------------------------------------------------------------------
 

@@ -377,7 +377,7 @@ class Draws:
         functions, W = basis.functions(), weights.numpy(force=True)
 
         def values(X: Array, of: np.ndarray) -> tuple[Array, Array]:
-            rows, pull = functions.sloped(X)
+            rows, pull = functions(X)
             return np.einsum("lf,lf->l", rows, W[of]), pull(W[of])
 
         grid = best_on_grid(basis, weights, PER_AXIS[domain.dim], starts).flatten(0, 1)

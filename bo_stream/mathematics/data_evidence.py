@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrs
 
 from bo_stream.mathematics.exact import factored, less_outer
-from bo_stream.mathematics.expanded import multiplied
+from bo_stream.mathematics.expanded import Slopes, mapped, multiplied
 from bo_stream.mathematics.grid import Grid
 from bo_stream.mathematics.linalg import REPAIR
 from bo_stream.mathematics.radial import Array, RadialCovariance, radial
@@ -21,7 +21,7 @@ from bo_stream.mathematics.shapes import Rows
 
 __all__ = ["Correlation", "DataEvidence", "GridCorrelation"]
 
-Slopes = Callable[[Array], Array]
+Summed = Callable[[Array], Array]
 """From ``M``, which is overwritten, to the sums of ``M dK`` for every log lengthscale."""
 
 
@@ -43,9 +43,9 @@ class Correlation:
         X = rows.X.numpy()
         return cls(X - X.mean(0), nu)
 
-    def __call__(self, lengths: Array) -> tuple[Array, Slopes]:
+    def __call__(self, lengths: Array) -> tuple[Array, Summed]:
         """The matrix, and its slopes: O(d n^2)."""
-        K, pull = RadialCovariance(1.0 / lengths, nu=self.nu).functions(self.X).sloped(self.X)
+        K, pull = RadialCovariance(1.0 / lengths, nu=self.nu).functions(self.X)(self.X)
         K.ravel()[:: len(K) + 1] = 1.0
         return K, lambda M: -2.0 * np.einsum("nd,nd->d", self.X, pull(M))
 
@@ -72,16 +72,16 @@ class GridCorrelation:
         nodes = [h * np.arange(size) for h, size in zip(grid.step, grid.sizes, strict=True)]
         return cls(weights, [np.subtract.outer(z, z) ** 2 for z in nodes], nu)
 
-    def __call__(self, lengths: Array) -> tuple[Array, Slopes]:
+    def __call__(self, lengths: Array) -> tuple[Array, Summed]:
         """The matrix, and its slopes: O(d^2 n^2 + d g n^2)."""
-        factors, falling = list[Array](), list[Array]()
-        for W, squares, length in zip(self.weights, self.squares, lengths, strict=True):
-            r2 = squares * length**-2
-            T, slope = radial(r2.copy(), self.nu)
-            factors.append(W @ T @ W.T)
-            falling.append(W @ (2.0 * slope * r2) @ W.T)
 
-        K, pull = multiplied(factors, falling)
+        def factor(W: Array, squares: Array, length: float) -> tuple[Array, Slopes]:
+            r2 = squares * length**-2
+            T, falling = radial(r2.copy(), self.nu)
+            return mapped((T, lambda: 2.0 * falling * r2), lambda K: W @ K @ W.T)
+
+        each = zip(self.weights, self.squares, lengths, strict=True)
+        K, pull = multiplied([factor(*part) for part in each])
         return K, lambda M: pull(M).sum(0)
 
 

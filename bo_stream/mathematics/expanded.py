@@ -24,7 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
+from itertools import accumulate
 from typing import cast
 
 import numpy as np
@@ -50,7 +51,10 @@ __all__ = [
     "ProductFunctions",
     "RadialCovariance",
     "SineTable",
+    "Slopes",
     "Sums",
+    "applied",
+    "mapped",
     "multiplied",
     "pivoted_root",
 ]
@@ -58,8 +62,13 @@ __all__ = [
 # -- functions of one input ----------------------------------------------------------------------
 
 
-OfOneInput = Callable[[Array, bool], Sequence[Array]]
-"""Functions of one input: values at ``p`` numbers, ``p x P``, and on request derivatives."""
+Slopes = Callable[[], Array]
+"""Derivatives, computed on request."""
+
+OfOneInput = Callable[[Array], tuple[Array, Slopes]]
+"""Functions of one input: values at ``p`` numbers, ``p x P``, and derivatives there."""
+
+DEGREES = np.array([3.0, 2.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -86,21 +95,18 @@ class CubicTable:
         cell = np.clip(t, self.first, self.last).astype(np.intp)
         return cell, t - cell
 
-    def __call__(self, x: Array, slopes: bool) -> Sequence[Array]:
+    def __call__(self, x: Array) -> tuple[Array, Slopes]:
         """As `OfOneInput`: O(4 P) a number."""
         cell, s = self.cells(x)
-        powers = np.zeros((len(x), 1 + slopes, 4))
+        powers = np.empty((len(s), 1, 4))
         powers[:, 0, 3], powers[:, 0, 2], powers[:, 0, 1] = 1.0, s, s * s
         powers[:, 0, 0] = powers[:, 0, 1] * s
-        if slopes:
-            powers[:, 1, 2], powers[:, 1, 1] = 1.0 / self.step, s * (2.0 / self.step)
-            powers[:, 1, 0] = powers[:, 0, 1] * (3.0 / self.step)
-        both = powers @ self.coefficients[cell]
-        return [both[:, i] for i in range(1 + slopes)]
 
-    def times(self, M: Array) -> CubicTable:
-        """Linear combinations of the functions, for ``P x P'`` M."""
-        return replace(self, coefficients=self.coefficients @ M)
+        def slopes() -> Array:
+            rates = powers[..., 1:] * (DEGREES / self.step)
+            return (rates @ self.coefficients[cell][:, :3])[:, 0]
+
+        return (powers @ self.coefficients[cell])[:, 0], slopes
 
 
 @dataclass(frozen=True)
@@ -112,51 +118,66 @@ class SineTable:
     scale: float
     highest: int
 
-    def __call__(self, x: Array, slopes: bool) -> Sequence[Array]:
-        """As `OfOneInput`: powers of ``exp(i t)`` by doubling, in a third of the time of sines."""
-        waves = np.empty((len(x), self.highest), complex)
-        waves[:, 0] = np.exp(1j * (self.rate * x + self.phase))
-        done = 1
-        while done < self.highest:
-            more = min(done, self.highest - done)
-            waves[:, done : done + more] = waves[:, :more] * waves[:, done - 1 : done]
-            done += more
+    def __call__(self, x: Array) -> tuple[Array, Slopes]:
+        """As `OfOneInput`: powers of ``exp(i t)``, which take a third of the time of sines."""
+        first = np.exp(1j * (self.rate * x + self.phase))
+        waves = np.cumprod(np.broadcast_to(first[:, None], (len(x), self.highest)), 1)
         values = np.ones((len(x), self.highest + 1))
         np.multiply(waves.imag, self.scale, out=values[:, 1:])
-        if not slopes:
-            return [values]
-        rising = np.zeros_like(values)
-        speeds = (self.scale * self.rate) * np.arange(1, self.highest + 1)
-        np.multiply(waves.real, speeds, out=rising[:, 1:])
-        return values, rising
+
+        def slopes() -> Array:
+            rising, speeds = np.zeros_like(values), np.arange(1, self.highest + 1)
+            np.multiply(waves.real, self.scale * self.rate * speeds, out=rising[:, 1:])
+            return rising
+
+        return values, slopes
+
+
+def mapped(read: tuple[Array, Slopes], linear: Callable[[Array], Array]) -> tuple[Array, Slopes]:
+    """A linear function of values, and of their derivatives."""
+    values, slopes = read
+    return linear(values), lambda: linear(slopes())
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Linear combinations of functions of one input.
+
+    Attributes:
+        table: ``P`` functions.
+        M: ``P x P'``.
+    """
+
+    table: OfOneInput
+    M: Array
+
+    def __call__(self, x: Array) -> tuple[Array, Slopes]:
+        """As `OfOneInput`: O(P P') a number."""
+        return mapped(self.table(x), lambda values: values @ self.M)
 
 
 # -- functions of all inputs ---------------------------------------------------------------------
 
 
-def multiplied(
-    values: Sequence[Array], slopes: Sequence[Array], scale: float = 1.0
-) -> tuple[Array, Pull]:
+def multiplied(factors: Sequence[tuple[Array, Slopes]], scale: float = 1.0) -> tuple[Array, Pull]:
     """A product of arrays, each a function of one input; and the gradient in the inputs, ``... x
     d``, from that in the product.
 
     Args:
-        values: The arrays, ``... x s`` each.
-        slopes: Their derivatives.
+        factors: The arrays, ``... x s`` each, and their derivatives.
         scale: One factor for all.
     """
-    before = [np.full_like(values[0], scale)]
-    for value in values:
-        before.append(before[-1] * value)
+    values = [value for value, _ in factors]
 
     def pull(bar: Array) -> Array:
+        before = [*accumulate(values[:-1], np.multiply, initial=np.full_like(bar, scale))]
         result, after = list[Array](), bar
-        for ahead, value, slope in zip(before[-2::-1], values[::-1], slopes[::-1], strict=True):
-            result.append(np.einsum("...s,...s,...s->...", ahead, slope, after))
+        for ahead, (value, slopes) in zip(before[::-1], factors[::-1], strict=True):
+            result.append(np.einsum("...s,...s,...s->...", ahead, slopes(), after))
             after = after * value
         return np.stack(result[::-1], -1)
 
-    return before[-1], pull
+    return scale * reduce(np.multiply, values), pull
 
 
 @dataclass(frozen=True)
@@ -170,24 +191,16 @@ class ProductFunctions(Functions):
     """
 
     tables: Sequence[OfOneInput]
-    columns: Array | None = None
+    columns: NDArray[np.intp] | None = None
     scale: float = 1.0
 
-    def values(self, X: Array) -> Array:
+    def __call__(self, X: Array) -> tuple[Array, Pull]:
         """As `Functions`: O(d s) a point."""
-        return self.scale * reduce(np.multiply, [factor for (factor,) in self._factors(X, False)])
-
-    def sloped(self, X: Array) -> tuple[Array, Pull]:
-        """As `Functions`."""
-        values, slopes = zip(*self._factors(X, True), strict=True)
-        return multiplied(values, slopes, self.scale)
-
-    def _factors(self, X: Array, slopes: bool) -> list[Sequence[Array]]:
-        read = [table(x, slopes) for table, x in zip(self.tables, X.T, strict=True)]
-        if self.columns is None:
-            return read
-        pairs = zip(read, self.columns, strict=True)
-        return [[part.take(column, axis=1) for part in parts] for parts, column in pairs]
+        read = [table(x) for table, x in zip(self.tables, X.T, strict=True)]
+        if self.columns is not None:
+            pairs = zip(read, self.columns, strict=True)
+            read = [mapped(part, partial(np.take, indices=at, axis=1)) for part, at in pairs]
+        return multiplied(read, self.scale)
 
 
 @dataclass(frozen=True)
@@ -195,54 +208,25 @@ class NodeFunctions(Functions):
     """Any functions interpolated from the nodes of a grid.
 
     Attributes:
-        weights: For each input a table of the weights of four neighbouring nodes.
+        tables: For each input the weights of four nodes.
         starts: For each input the first of these by cell.
-        node_values: Of the functions, ``m x s``, the last input's nodes fastest.
+        node_values: Of the functions, the last input's nodes fastest, ``m x s``.
         sizes: Number of nodes of each input.
     """
 
-    weights: Sequence[CubicTable]
+    tables: Sequence[CubicTable]
     starts: Sequence[NDArray[np.intp]]
     node_values: Array
     sizes: Sequence[int]
 
-    def values(self, X: Array) -> Array:
+    def __call__(self, X: Array) -> tuple[Array, Pull]:
         """As `Functions`: O(4^d s) a point."""
-        near, (weights,) = self._near(X), zip(*self._weights(X, False), strict=True)
-        return (_outer(weights)[:, None] @ near)[:, 0]
-
-    def sloped(self, X: Array) -> tuple[Array, Pull]:
-        """As `Functions`."""
-        near, (weights, slopes) = self._near(X), zip(*self._weights(X, True), strict=True)
-
-        def pull(bar: Array) -> Array:
-            each, columns = (near @ bar[:, :, None])[:, :, 0], []
-            for k, slope in enumerate(slopes):
-                along = _outer([*weights[:k], slope, *weights[k + 1 :]])
-                columns.append(np.einsum("pn,pn->p", along, each))
-            return np.stack(columns, 1)
-
-        return (_outer(weights)[:, None] @ near)[:, 0], pull
-
-    def _weights(self, X: Array, slopes: bool) -> list[Sequence[Array]]:
-        return [table(x, slopes) for table, x in zip(self.weights, X.T, strict=True)]
-
-    def _near(self, X: Array) -> Array:
-        """Values at the nodes around each point, ``p x 4^d x s``."""
-        number = np.zeros((len(X), 1), np.intp)
-        parts = zip(self.weights, self.starts, X.T, self.sizes, strict=True)
-        for table, start, x, size in parts:
-            along = start[table.cells(x)[0]][:, None] + np.arange(4)
-            number = (number[:, :, None] * size + along[:, None]).reshape(len(X), -1)
-        return self.node_values[number]
-
-
-def _outer(weights: Sequence[Array]) -> Array:
-    """Products of weights ``p x 4`` for each input, ``p x 4^d``."""
-    first, *others = weights
-    for other in others:
-        first = (first[:, :, None] * other[:, None]).reshape(len(first), -1)
-    return first
+        around = np.indices([4] * len(self.sizes)).reshape(len(self.sizes), -1)
+        parts = zip(self.starts, self.tables, X.T, strict=True)
+        first = np.ravel_multi_index([at[table.cells(x)[0]] for at, table, x in parts], self.sizes)
+        near = self.node_values[first[:, None] + np.ravel_multi_index(around, self.sizes)]
+        weights, back = ProductFunctions(self.tables, around)(X)
+        return (weights[:, None] @ near)[:, 0], lambda bar: back((near @ bar[..., None])[..., 0])
 
 
 @dataclass(frozen=True)
@@ -263,13 +247,9 @@ class PlacedFunctions(Functions):
         """As `Functions`."""
         return 1.0 / np.abs(self.slopes / lengthscales[: len(self.slopes), None]).max(0)
 
-    def values(self, X: Array) -> Array:
+    def __call__(self, X: Array) -> tuple[Array, Pull]:
         """As `Functions`."""
-        return self.functions.values(X @ self.slopes.T + self.origin)
-
-    def sloped(self, X: Array) -> tuple[Array, Pull]:
-        """As `Functions`."""
-        values, pull = self.functions.sloped(X @ self.slopes.T + self.origin)
+        values, pull = self.functions(X @ self.slopes.T + self.origin)
         return values, lambda bar: pull(bar) @ self.slopes
 
 
@@ -288,27 +268,22 @@ class ProductCovariance:
     roots: Sequence[CubicTable]
     variance: float
 
-    def diagonal(self, X: Array) -> Array:
-        """As `RadialCovariance`."""
-        squares = [np.einsum("pr,pr->p", t, t) for t in self._at(X)]
-        return self.variance * reduce(np.multiply, squares)
-
     def functions(self, Z: Array) -> Functions:
         """As `RadialCovariance`."""
-        at = zip(self.roots, self._at(Z), strict=True)
-        return ProductFunctions([root.times(t.T) for root, t in at], None, self.variance)
+        at = zip(self.roots, Z.T, strict=True)
+        tables = [Combinations(root, root(z)[0].T) for root, z in at]
+        return ProductFunctions(tables, None, self.variance)
 
     def between(self, X: Array) -> tuple[Array, Pull]:
         """As `RadialCovariance`."""
-        factors, slopes = [], []
-        for k, root in enumerate(self.roots):
-            t, s = (part.reshape(*X.shape[:2], -1) for part in root(X[..., k].ravel(), True))
-            factors.append(t @ t.transpose(0, 2, 1))
-            slopes.append(s @ t.transpose(0, 2, 1))
-        return multiplied(factors, slopes, self.variance)
 
-    def _at(self, X: Array) -> list[Array]:
-        return [root(x, False)[0] for root, x in zip(self.roots, X.T, strict=True)]
+        def factor(root: CubicTable, x: Array) -> tuple[Array, Slopes]:
+            t, slopes = mapped(root(x), lambda values: values.reshape(*X.shape[:2], -1))
+            T = t.transpose(0, 2, 1)
+            return mapped((t, slopes), lambda rows: rows @ T)
+
+        each = zip(self.roots, X.reshape(-1, X.shape[2]).T, strict=True)
+        return multiplied([factor(root, x) for root, x in each], self.variance)
 
 
 Covariance = RadialCovariance | ProductCovariance
@@ -354,7 +329,13 @@ class Expansion:
 
     @classmethod
     def on(
-        cls, prior: Covariance, Z: Array, alpha: Array, constant: float, T: Array, W: Array | float
+        cls,
+        prior: Covariance,
+        Z: Array,
+        alpha: Array,
+        constant: float,
+        T: Array | None,
+        W: Array | float,
     ) -> Expansion:
         """A process with a prior."""
         return cls(prior.functions(Z), alpha, W, constant, prior, Z, T)
@@ -373,12 +354,6 @@ class Expansion:
         # products with the inverse take half the time of solves
         return cls.on(prior, X, dpotrs(L, y, lower=1)[0], 0.0, dtrtri(L, lower=1)[0].T, -1.0)
 
-    def folded(self) -> Expansion:
-        """The same with W in the place of T: one product in place of two or three, O(s r^2)."""
-        if self.T is None:
-            return self
-        return replace(self, W=_applied(self.T, self.W) @ self.T.T, T=None)
-
     def rows(self, B: Array) -> Array:
         """``a`` from values of b, ``p x r``."""
         return B if self.T is None else B @ self.T
@@ -391,30 +366,27 @@ class Expansion:
             L: Cholesky factor of their covariance with noise, ``q x q``.
             r: ``L^-1 (y - mean)``, ``q``.
         """
-        spread = _applied(self.rows(self.functions.values(X)), self.W)
-        G = solve_triangular(L, spread, lower=True).T
-        if self.prior is None or self.Z is None:
-            return replace(self, alpha=self.alpha + G @ r, W=_dense(self.W, len(G)) - G @ G.T)
-        new = solve_triangular(L, np.eye(len(L)), lower=True).T
-        columns = np.vstack([G if self.T is None else self.T @ G, new])
-        T, W = None, self.W
-        if self.T is None:
-            W = np.pad(_dense(W, len(G)), (0, len(L))) - columns @ columns.T
+        spread = applied(self.rows(self.functions(X)[0]), self.W)
+        columns, T, W = solve_triangular(L, spread, lower=True).T, self.T, self.W
+        if T is not None:
+            columns = T @ columns
+        if self.prior is not None:
+            columns = np.vstack([columns, solve_triangular(L, np.eye(len(L)), lower=True).T])
+        more = len(columns) - len(self.alpha)
+        alpha = np.append(self.alpha, np.zeros(more)) + columns @ r
+        if T is None:
+            W = np.pad(W, (0, more)) - columns @ columns.T
         else:
-            T = np.hstack([np.pad(self.T, ((0, len(L)), (0, 0))), columns])
+            T = np.hstack([np.pad(T, ((0, more), (0, 0))), columns])
             W = W if isinstance(W, float) else block_diag(W, -np.eye(len(L)))
-        Z, alpha = np.vstack([self.Z, X]), np.append(self.alpha, np.zeros(len(L)))
-        functions = self.prior.functions(Z)
-        return replace(self, functions=functions, alpha=alpha + columns @ r, W=W, Z=Z, T=T)
+        if self.prior is None or self.Z is None:
+            return replace(self, alpha=alpha, W=W)
+        return Expansion.on(self.prior, np.vstack([self.Z, X]), alpha, self.constant, T, W)
 
 
-def _applied(rows: Array, W: Array | float) -> Array:
+def applied(rows: Array, W: Array | float) -> Array:
     """``rows W``."""
     return rows * W if isinstance(W, float) else rows @ W
-
-
-def _dense(W: Array | float, size: int) -> Array:
-    return W * np.eye(size) if isinstance(W, float) else W
 
 
 Onto = Callable[[Array], tuple[Array, Array | float]]
@@ -422,56 +394,38 @@ Onto = Callable[[Array], tuple[Array, Array | float]]
 
 
 @dataclass(frozen=True)
-class FeatureSums:
-    """Sums of a process without a prior.
+class Sums:
+    """Sums over points t of weighted products of covariances, ``sum_t w_t cov(x, t) cov(t, z)``.
 
     Attributes:
-        N: ``W (sum_t w_t a_t a_t') W``, with which sums are ``a_x'N a_z``.
+        weights: ``P``.
+        coefficients: ``W a_t``, ``r x P``.
+        functions: The prior covariances with the points, or None.
     """
 
-    N: Array
+    weights: Array
+    coefficients: Array
+    functions: Functions | None
 
     def between(self, X: Array, A: Array, R: int) -> tuple[Array, Onto]:
-        """Those within each of R batches of points, ``R x q x q``: O(r^2) a point.
+        """Those within each of R batches of points, ``R x q x q``: O(P (d + r)) a point.
 
         Args:
             X: All points, ``p x d``.
             A: ``a`` there, ``p x r``.
             R: Number of batches.
         """
-        rows = A @ self.N
-        return _grouped(A, rows, R), lambda M: (_spread(M, rows), 0.0)
-
-
-@dataclass(frozen=True)
-class PointSums:
-    """Sums of a process with a prior.
-
-    Attributes:
-        weights: ``P``.
-        functions: The prior covariances with the points.
-        coefficients: ``W a_t``, ``r x P``.
-    """
-
-    weights: Array
-    functions: Functions
-    coefficients: Array
-
-    def between(self, X: Array, A: Array, R: int) -> tuple[Array, Onto]:
-        """As `FeatureSums`: O(P (d + r)) a point."""
-        K, back = self.functions.sloped(X)
-        C = K + A @ self.coefficients
+        C, back = A @ self.coefficients, None
+        if self.functions is not None:
+            K, back = self.functions(X)
+            C += K
         weighted = C * self.weights
 
         def onto(M: Array) -> tuple[Array, Array | float]:
             bar = _spread(M, weighted)
-            return bar @ self.coefficients.T, back(bar)
+            return bar @ self.coefficients.T, 0.0 if back is None else back(bar)
 
         return _grouped(C, weighted, R), onto
-
-
-Sums = FeatureSums | PointSums
-"""Sums over points t of weighted products of covariances, ``sum_t w_t cov(x, t) cov(t, z)``."""
 
 
 @dataclass(frozen=True)
@@ -531,37 +485,24 @@ class ExpandedProcess:
         Variances on features have single precision: they are sums of squares.
         """
         own, Z = self.process, self._transformed(X)
-        B = own.functions.values(Z)
+        B, _ = own.functions(Z)
         A = own.rows(B)
         if own.prior is None:
             single = A.astype(np.float32)
             variance = np.einsum("pr,pr->p", single @ self._single, single).astype(np.float64)
         else:
-            weighted = A if isinstance(own.W, float) else A @ own.W
-            variance = np.einsum("pr,pr->p", weighted, A)
-            variance *= own.W if isinstance(own.W, float) else 1.0
-            variance += own.prior.diagonal(Z)
+            variance = np.einsum("pr,pr->p", applied(A, own.W), A)
+            variance += own.prior.between(Z[:, None])[0].ravel()
         return self._means(B), self.scale**2 * np.maximum(variance, 0.0)
-
-    def joint(self, X: Array) -> tuple[Array, Array]:
-        """Means and covariance at points ``p x d``: ``p`` and ``p x p``."""
-        own, Z = self.process, self._transformed(X)
-        B = own.functions.values(Z)
-        A = own.rows(B)
-        C = _applied(A, own.W) @ A.T
-        if own.prior is not None:
-            C += own.prior.between(Z[None])[0][0]
-        return self._means(B), self.scale**2 * C
 
     def sums_over(self, points: Array, weights: Array) -> Sums:
         """Sums over points ``P x d`` with weights ``P``, for `moments`."""
         own, Z = self.process, self._transformed(points)
-        A = own.rows(own.functions.values(Z))
-        if own.prior is None:
-            gram = _applied((A * weights[:, None]).T @ A, own.W)
-            return FeatureSums(_applied(gram.T, own.W))
-        coefficients = np.ascontiguousarray(_applied(A, own.W).T)
-        return PointSums(weights, own.prior.functions(Z), coefficients)
+        G = applied(own.rows(own.functions(Z)[0]), own.W)
+        if own.prior is not None:
+            return Sums(weights, np.ascontiguousarray(G.T), own.prior.functions(Z))
+        root = pivoted_root((G.T * weights) @ G)
+        return Sums(np.ones(root.shape[1]), root, None)
 
     def moments(self, X: Array, sums: Sums | None = None) -> JointMoments:
         """Moments of batches of points ``R x q x d``, from which gradients go back to the points.
@@ -575,9 +516,9 @@ class ExpandedProcess:
         own, (R, q, d), variance = self.process, X.shape, self.scale**2
         U = self._transformed(X)
         flat = U.reshape(R * q, d)
-        B, back = own.functions.sloped(flat)
+        B, back = own.functions(flat)
         A = own.rows(B)
-        G = _applied(A, own.W)
+        G = applied(A, own.W)
         C, within = _grouped(A, G, R), None
         if own.prior is not None:
             K, within = own.prior.between(U)
@@ -586,16 +527,15 @@ class ExpandedProcess:
 
         def pull(bar_mean: Array, bar_cov: Array, bar_sums: Array | None = None) -> Array:
             M = variance * (bar_cov + bar_cov.transpose(0, 2, 1))
-            bar, bar_points = _spread(M, G), np.zeros_like(flat)
-            if within is not None:
-                bar_points += within(M).reshape(flat.shape)
+            bar = _spread(M, G)
+            direct: Array | float = 0.0 if within is None else within(M).reshape(flat.shape)
             if onto is not None and bar_sums is not None:
-                more, direct = onto(variance**2 * (bar_sums + bar_sums.transpose(0, 2, 1)))
-                bar, bar_points = bar + more, bar_points + direct
+                more, also = onto(variance**2 * (bar_sums + bar_sums.transpose(0, 2, 1)))
+                bar, direct = bar + more, direct + also
             if own.T is not None:
                 bar = bar @ own.T.T
             bar += (self.scale * bar_mean).reshape(-1, 1) * own.alpha
-            result: Array = (back(bar) + bar_points).reshape(X.shape) / self.width
+            result: Array = (back(bar) + direct).reshape(X.shape) / self.width
             return result
 
         total = None if total is None else variance**2 * total
@@ -635,11 +575,11 @@ class LatentProcess:
         """
         if not len(x):
             return self
-        means, C = self.process.joint(x)
-        L = factored(C / self.process.scale**2, noise)
+        found = self.process.moments(x[None])
+        L = factored(found.covariance[0] / self.process.scale**2, noise)
         given = self.process.process.conditioned(x, L, np.zeros(len(x)))
         process = replace(self.process, process=given)
-        return LatentProcess(process, np.concatenate([self.values, means]))
+        return LatentProcess(process, np.append(self.values, found.mean))
 
 
 def _grouped(A: Array, B: Array, R: int) -> Array:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, Self, cast
 
 import numpy as np
@@ -39,7 +40,13 @@ from torch import Size, Tensor
 
 from bo_stream.errors import NoiseError, PrecisionWarning, UnsupportedError
 from bo_stream.mathematics.autograd import lasting, lasting_property
-from bo_stream.mathematics.expanded import Covariance, Expansion, Functions, RadialCovariance
+from bo_stream.mathematics.expanded import (
+    Covariance,
+    Expansion,
+    Functions,
+    RadialCovariance,
+    applied,
+)
 from bo_stream.mathematics.joint import (
     Factors,
     FeatureIntegral,
@@ -429,10 +436,11 @@ class Process:
         Z, columns = self.basis.spread(torch.cat([F.pad(inverse, (0, 0, 0, more)), alpha], -1))
         T, weights = np.hsplit(columns.numpy(), [r])
         W = -1.0 if S is None else S.numpy() - np.eye(r)
-        made = Expansion.on(prior, Z.numpy(), weights[:, 0], constant, T, W)
+        made = partial(Expansion.on, prior, Z.numpy(), weights[:, 0], constant)
         pivots = R.diagonal().sort().values
-        even = bool((pivots[-1:] < FOLDED * pivots[:1]).all())
-        return made.folded() if even and len(T) == r else made
+        if len(T) == r and bool((pivots[-1:] < FOLDED * pivots[:1]).all()):
+            return made(None, applied(T, W) @ T.T)  # one product in place of two or three
+        return made(T, W)
 
 
 def conditioned_on(

@@ -59,15 +59,12 @@ def radial(r2: Array, nu: float) -> tuple[Array, Array]:
 class Functions(Protocol):
     """Finitely many functions ``b`` of points."""
 
-    def values(self, X: Array) -> Array:
-        """At points ``p x d``: ``p x s``."""
+    def __call__(self, X: Array) -> tuple[Array, Pull]:
+        """At points ``p x d``: values ``p x s``; from gradients in these, that in the points."""
 
     def lengths(self, lengthscales: Array) -> Array:
         """The lengths along the inputs that are lengthscales of what the functions are made of."""
         return lengthscales
-
-    def sloped(self, X: Array) -> tuple[Array, Pull]:
-        """The same, and the gradient in the points from that in the values."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +92,13 @@ class RadialCovariance:
         inverse[list(self.categories)] = 0.0
         return inverse
 
-    def diagonal(self, X: Array) -> Array:
-        """Variances at points ``p x d``, ``p``."""
-        return np.full(len(X), self.variance)
-
     def functions(self, Z: Array) -> Functions:
         """The covariances with points ``s x d``."""
         return RadialFunctions(self, Z)
 
     def matrix(self, X: Array) -> Array:
         """Those of points ``n x d`` with each other, ``n x n``."""
-        K = self.functions(X).values(X)
+        K, _ = self.functions(X)(X)
         K.ravel()[:: len(K) + 1] = self.variance
         return K
 
@@ -128,11 +121,8 @@ class RadialCovariance:
 
     def of_squares(self, r2: Array) -> tuple[Array, Array]:
         """As `radial`, times the variance."""
-        K, falling = radial(r2, self.nu)
-        if self.variance != 1.0:
-            K *= self.variance
-            falling *= self.variance
-        return K, falling
+        both = radial(r2, self.nu)
+        return both if self.variance == 1.0 else (self.variance * both[0], self.variance * both[1])
 
 
 @dataclass(frozen=True)
@@ -157,27 +147,19 @@ class RadialFunctions(Functions):
         Z = (self.Z - centre) * self.kernel.ordered
         return centre, Z, -2.0 * Z.T, np.einsum("sd,sd->s", Z, Z)
 
-    def values(self, X: Array) -> Array:
+    def __call__(self, X: Array) -> tuple[Array, Pull]:
         """As `Functions`: O(s d) a point."""
-        return self._at(X)[1]
-
-    def sloped(self, X: Array) -> tuple[Array, Pull]:
-        """As `Functions`."""
-        U, K, falling = self._at(X)
-
-        def pull(bar: Array) -> Array:
-            each = bar * falling
-            return (2.0 * self.kernel.ordered) * (each @ self._about[1] - each.sum(1)[:, None] * U)
-
-        return K, pull
-
-    def _at(self, X: Array) -> tuple[Array, Array, Array]:
-        """Points in lengthscales from the centre, values, and as for `radial`."""
-        centre, _, columns, squares = self._about
-        U = (X - centre) * self.kernel.ordered
+        kernel, (centre, Z, columns, squares) = self.kernel, self._about
+        U = (X - centre) * kernel.ordered
         r2: Array = U @ columns
         r2 += np.einsum("pd,pd->p", U, U)[:, None]
         r2 += squares
-        for j in self.kernel.categories:
-            r2 += (X[:, j, None] != self.Z[:, j]) * self.kernel.inverse[j] ** 2
-        return U, *self.kernel.of_squares(r2)
+        for j in kernel.categories:
+            r2 += (X[:, j, None] != self.Z[:, j]) * kernel.inverse[j] ** 2
+        K, falling = kernel.of_squares(r2)
+
+        def pull(bar: Array) -> Array:
+            each = bar * falling
+            return (2.0 * kernel.ordered) * (each @ Z - each.sum(1)[:, None] * U)
+
+        return K, pull

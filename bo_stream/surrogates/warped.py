@@ -301,8 +301,9 @@ class WarpedGP(MaternGP[WarpedState]):
         """After the first observation, from the latent process alone."""
         if not self.num_observed:
             return super()._moments(X)
-        mean, covariance = map(torch.from_numpy, self.latent().process.joint(X.numpy(force=True)))
-        return mean.to(self._like).unsqueeze(0), covariance.to(self._like).unsqueeze(0)
+        found = self.latent().process.moments(X.numpy(force=True)[None])
+        mean, covariance = torch.from_numpy(found.mean), torch.from_numpy(found.covariance)
+        return mean.to(self._like), covariance.to(self._like)
 
     # -- hyperparameters -------------------------------------------------------------------------
 
