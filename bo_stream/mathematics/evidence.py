@@ -16,7 +16,13 @@ import torch
 from torch import Tensor
 
 from bo_stream.mathematics.autograd import attach
-from bo_stream.mathematics.linalg import chol_psd, flushed, inverse_factor, lower_factor
+from bo_stream.mathematics.linalg import (
+    chol_psd,
+    congruence,
+    flushed,
+    inverse_factor,
+    lower_factor,
+)
 
 __all__ = [
     "Factorisation",
@@ -29,9 +35,6 @@ __all__ = [
     "root_gradient",
     "under_root",
 ]
-
-BLOCK = 256
-"""Rows multiplied at a time."""
 
 
 def log_evidence(L: Tensor, Y: Tensor, mean: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -231,20 +234,7 @@ def under_root(stats: OutputStatistics, R: Tensor) -> OutputStatistics:
         R: Lower triangular, ``m x m``.
     """
     b, w1 = (R.mT @ torch.stack([stats.b, stats.w1], -1)).unbind(-1)
-    return replace(stats, A=_congruence(R, stats.A), b=b, w1=w1)
-
-
-def _congruence(R: Tensor, A: Tensor) -> Tensor:
-    """The lower triangle of ``R'A R`` for lower triangular R, by blocks that skip zeros of R."""
-    m = len(A)
-    AR, product = torch.empty_like(R), torch.empty_like(R)
-    for i in range(0, m, BLOCK):
-        j = min(i + BLOCK, m)
-        AR[:, i:j] = A[:, i:] @ R[i:, i:j]
-    for i in range(0, m, BLOCK):
-        j = min(i + BLOCK, m)
-        product[i:j, :j] = R[i:, i:j].mT @ AR[i:, :j]
-    return product
+    return replace(stats, A=congruence(R, stats.A), b=b, w1=w1)
 
 
 def root_gradient(R: Tensor, Y: Tensor) -> Tensor:

@@ -95,13 +95,10 @@ class Joint:
         parts += [-W.square().sum(-2) for W in self.less]
         return sum(parts[1:], parts[0])
 
-    def covariance(self, other: Joint) -> Tensor:
-        """Covariance with the values at other points, ``batch x o x q x q'``; batches broadcast."""
-        return self.times(other)
+    def covariance(self, other: Joint, M: Tensor | None = None) -> Tensor:
+        """Covariance with the values at other points, ``batch x o x q x q'``; batches broadcast.
 
-    def times(self, other: Joint, M: Tensor | None = None) -> Tensor:
-        """The covariance, or its product with M (``o x q' x k``): for points without batch without
-        the whole covariance.
+        With M, ``o x q' x k``, its product with this: for points without batch without the whole.
         """
         if M is not None and self.X.ndim > 2:
             return self.covariance(other) @ M
@@ -213,12 +210,10 @@ def product(A: Tensor, B: Tensor) -> Tensor:
 
 
 def reduced(C: Tensor, A: Tensor, B: Tensor) -> Tensor:
-    """``C - A B`` as from `product`; without batch the product has no memory of its own."""
+    """``C - A B``; without batch the product has no memory of its own."""
     if not (C.ndim == A.ndim == B.ndim == 3 and len(A) == len(B) >= len(C)):
         return C - products(A, B)
-    if A.shape[-2] <= B.shape[-1]:
-        return torch.baddbmm(C, A, B, alpha=-1.0)
-    return torch.baddbmm(C.mT, B.mT, A.mT, alpha=-1.0).mT
+    return torch.baddbmm(C, A, B, alpha=-1.0)
 
 
 def flattened(rows: Tensor) -> Tensor:
@@ -285,7 +280,7 @@ class PointIntegral:
         """Covariance with the points summed over, ``batch x o x q x P``, or its product with M."""
         kept = self._kept(a)
         if kept is None:
-            return a.times(self.t, M)
+            return a.covariance(self.t, M)
         cov = kept if M is None else kept @ M
         for W, others in zip(a.less, self.t.less, strict=True):
             cov = reduced(cov, W.mT, others if M is None else others @ M)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import torch
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from torch import Tensor
 
 __all__ = [
     "bordered",
     "chol_psd",
+    "congruence",
     "flushed",
     "inverse_factor",
     "jitters",
@@ -108,6 +109,15 @@ def inverse_factor(L: Tensor) -> Tensor:
         return torch.from_numpy(upper.T)
     eye = torch.eye(len(L), dtype=L.dtype, device=L.device)
     return torch.linalg.solve_triangular(L, eye, upper=False)
+
+
+def congruence(R: Tensor, A: Tensor) -> Tensor:
+    """``R'A R`` for lower triangular R and symmetric A, without gradient, in half of the time."""
+    if R.device.type != "cpu":
+        return R.mT @ A @ R
+    upper = R.numpy().T
+    half = blas.dtrmm(1.0, upper, A.numpy().T)
+    return torch.from_numpy(blas.dtrmm(1.0, upper, half, side=1, trans_a=1, overwrite_b=1).T)
 
 
 def bordered(L: Tensor, cross: Tensor, corner: Tensor) -> Tensor:

@@ -146,10 +146,6 @@ def noisy(values: Tensor, noise: Tensor) -> Tensor:
     return values + noise.sqrt() * torch.randn_like(values)
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a is b or (a.device == b.device and torch.equal(a, b))
-
-
 class PriorBasis(Protocol):
     """Functions ``b`` of a point: prior covariances of ``f(x)`` with r functionals of ``f``."""
 
@@ -281,7 +277,7 @@ class Process:
     Attributes:
         kernel: The prior's kernel, frozen; None for a prior on features.
         basis: The functions ``b``.
-        R: Lower triangular, ``o x r x r``; None for the identity.
+        R: Lower triangular, ``o x r x r``; None, for the identity, without a kernel.
         L: Lower triangular, ``o x r x r``; None if ``V`` is zero, or ``a`` without a kernel.
         u: ``o x r``, or longer if entries of ``b`` enter the mean only.
         mean: The constant prior mean ``c``, ``o``.
@@ -346,10 +342,8 @@ class Process:
         prior = cast(PriorBasis, self.basis).prior(len(self.mean), sample_shape)
         v = u if self.L is None else u + self._scatter((*sample_shape, *u.shape))
         values = cast(PriorBasis, self.basis).functionals(prior)[..., :r]
-        if self.R is None:
-            weights = v - values
-        else:
-            weights = solved(self.R.mT, v - solved(self.R, values, upper=False), upper=True)
+        R = cast(Tensor, self.R)
+        weights = solved(R.mT, v - solved(R, values, upper=False), upper=True)
         if self.u.shape[-1] > r:
             rest = self.u[..., r:]
             weights = torch.cat([weights, rest.expand(*weights.shape[:-1], -1)], -1)
@@ -399,7 +393,7 @@ class Process:
             weights: ``P``.
         """
         key, sums = vars(self).get("_kept_integral", ((), None))
-        if sums is None or not all(map(_same, key, (points, weights))):
+        if sums is None or not all(map(torch.equal, key, (points, weights))):
             key = points.clone(), weights.clone()
             if self.kernel is None:
                 sums = FeatureIntegral.over(self.basis, self.L, *key)
@@ -428,8 +422,8 @@ class Process:
                 return None
             S = torch.diag(scale.square()) if S is None else scale * S * scale.unsqueeze(-1)
             return Expansion(functions, (scale * self.u[0]).numpy(), S.numpy(), constant)
-        prior, R = self.basis.covariance(), None if self.R is None else self.R[0]
-        if prior is None or R is None:
+        prior, R = self.basis.covariance(), cast(Tensor, self.R)[0]
+        if prior is None:
             return None
         r, more, inverse = self.size, self.u.shape[-1] - self.size, inverse_factor(R).mT
         alpha = torch.cat([inverse @ self.u[0, :r], self.u[0, r:]]).unsqueeze(-1)

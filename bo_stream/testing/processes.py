@@ -60,8 +60,8 @@ class ProcessContract(Contract):
             close(latent.operator().to_dense(), cov)
             close(latent.operator().diagonal(dim1=-2, dim2=-1), diagonal)
         M = self.at(dense.shape[-3], 5, seed=53)
-        close(a.times(b, M), dense[..., :4, 4:] @ M)
-        close(b.times(a, M[..., :4, :]), dense[..., 4:, :4] @ M[..., :4, :])
+        close(a.covariance(b, M), dense[..., :4, 4:] @ M)
+        close(b.covariance(a, M[..., :4, :]), dense[..., 4:, :4] @ M[..., :4, :])
 
     def assert_points_broadcast(self, process: Any) -> None:
         """Unbatched points against a batch of points."""
