@@ -367,10 +367,13 @@ class Bernoulli(Binomial):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.classes is not None and len(checked_classes(list(self.classes))) != 2:
+        if self.classes is None:
+            return
+        if len(checked_classes(list(self.classes))) != 2:
             raise InputError(
                 "two classes", f"{self.classes!r}", "Use DirichletClassifier for more than two."
             )
+        object.__setattr__(self, "classes", tuple(self.classes))  # a list, if read from a file
 
     def read(self, k: Any, size: Any, X: Tensor) -> tuple[Tensor, Tensor]:
         """As `Likelihood.read`; with ``classes``, outcomes are labels."""

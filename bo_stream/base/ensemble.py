@@ -169,20 +169,8 @@ class KernelEnsemble:
 
     @classmethod
     def from_lists(cls, lists: Mapping[str, Sequence[Any]]) -> KernelEnsemble:
-        """An ensemble from what `to_lists` gave.
-
-        Raises:
-            StateError: for other contents.
-        """
-        try:
-            parts = [torch.tensor(lists[name], dtype=torch.float64) for name in PARTS]
-            if [part.ndim for part in parts] != [2, 2, 1] or len(set(map(len, parts))) > 1:
-                raise ValueError([tuple(part.shape) for part in parts])
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                "lists that `to_lists` gave", f"{error!r}", "They are damaged."
-            ) from error
-        coordinates, means, weights = parts
+        """An ensemble from what `to_lists` gave."""
+        coordinates, means, weights = (torch.tensor(lists[n], dtype=torch.float64) for n in PARTS)
         return cls(coordinates, means, weights)
 
 

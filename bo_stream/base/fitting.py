@@ -726,11 +726,6 @@ class _Fit:
         self.memory = replace(FitMemory.empty(), explored=self.explored)
         self.far = trust is None
 
-    @property
-    def left(self) -> int:
-        """Number of evaluations left."""
-        return self.most - self.objective.evaluations
-
     def run(self) -> FitReport:
         """Ascend, from several starts if they are due, and check the result."""
         self.model.train()
@@ -763,7 +758,8 @@ class _Fit:
         if not (self.far and due):
             return []
         made = far_starts(self.objective.coordinates, self._first(now), now)
-        return made[: max(0, self.left - self.most // 2) // (1 + RUNGS[0][0])]
+        left = self.most - self.most // 2 - self.objective.evaluations
+        return made[: max(0, left) // (1 + RUNGS[0][0])]
 
     def _scouts(self) -> AscentObjective:
         """The exact evidence of some rows, where the objective is not that of the rows itself."""

@@ -171,9 +171,7 @@ def scale_free(posterior: Any) -> Any:
     Args:
         posterior: BoTorch's posterior, as an outcome or posterior transform returns it.
     """
-    if type(posterior) is not GPyTorchPosterior:
-        return posterior
-    found = posterior.distribution
+    found: Any = posterior.distribution if type(posterior) is GPyTorchPosterior else None
     if type(found) is not MultivariateNormal:
         return posterior
     return GPyTorchPosterior(ScaleFreeNormal(found.mean, found.lazy_covariance_matrix))
@@ -485,9 +483,10 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
             raise UnsupportedError(
                 "X, Y and noise", f"unknown arguments {sorted(unknown)}", "Remove them."
             )
-        units.check_tensors({"noise": noise}, X=X, Y=Y)
+        units.check_tensors(X=X, Y=Y)
         self._check_points(X)
-        units.check_targets(X, Y, self.num_outputs, self.dtype)
+        units.check_rows("Y", Y, X, self.num_outputs, self.dtype)
+        units.check_outcomes(Y)
         if noise is not None:
             noise = units.added_noise(noise, Y, self.num_outputs)
         snapshot = self._snapshot()
@@ -516,9 +515,9 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
                 typical noise by default.
             kwargs: Passed on by BoTorch.
         """
-        units.check_tensors({"observation_noise": observation_noise}, X=X)
         if observation_noise is None:
-            observation_noise = self.typical_noise().unsqueeze(0).to(X)
+            observation_noise = self.typical_noise().unsqueeze(0).to(self._interface)
+        units.check_tensors(X=X, observation_noise=observation_noise)
         return super().fantasize(X, sampler, observation_noise, **kwargs)
 
     def get_fantasy_model(

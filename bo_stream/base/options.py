@@ -33,9 +33,8 @@ __all__ = [
     "default_kernel",
     "from_plain",
     "is_plain",
-    "likelihood_for",
     "mean_for",
-    "noise_mode_of",
+    "noise_model",
     "own_options",
     "publish_signature",
     "to_plain",
@@ -185,8 +184,13 @@ def mean_for(mean: Mean | None, batch_shape: Size) -> Mean:
     return mean
 
 
-def noise_mode_of(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
-    """The noise mode: ``learned``, ``known``, or ``scaled`` (known up to a learned scale).
+def noise_model(
+    Yvar: Tensor | None, likelihood: Likelihood | None, batch_shape: Size
+) -> tuple[str, Likelihood]:
+    """The noise mode of a surrogate, and its likelihood: BoTorch's default for None.
+
+    Returns:
+        ``learned``, ``known``, or ``scaled`` (known up to a learned scale).
 
     Raises:
         UnsupportedError: for a likelihood that no surrogate supports.
@@ -198,16 +202,10 @@ def noise_mode_of(Yvar: Tensor | None, likelihood: Likelihood | None) -> str:
             "Give known noise as train_Yvar, with likelihood=GaussianLikelihood() if its scale is "
             "to be learned.",
         )
-    if Yvar is None:
-        return "learned"
-    return "known" if likelihood is None else "scaled"
-
-
-def likelihood_for(mode: str, likelihood: Likelihood | None, batch_shape: Size) -> Likelihood:
-    """The likelihood of a surrogate: the given one, BoTorch's default, or one of known noise."""
-    if mode == "known":
-        return FixedNoiseGaussianLikelihood(noise=torch.ones(*batch_shape, 1))
-    return likelihood or get_gaussian_likelihood_with_lognormal_prior(batch_shape=batch_shape)
+    if Yvar is not None and likelihood is None:
+        return "known", FixedNoiseGaussianLikelihood(noise=torch.ones(*batch_shape, 1))
+    default = get_gaussian_likelihood_with_lognormal_prior
+    return "learned" if Yvar is None else "scaled", likelihood or default(batch_shape)
 
 
 PACKAGES = {
@@ -245,15 +243,8 @@ def from_plain(option: str, policy: Any) -> Any:
         known = ", ".join(signature.parameters)
         got = str(error).removeprefix("got ")
         raise InputError(f"the options {known} of {name!r}", got, "Correct it.") from error
-    kinds_of = {key: str(one.annotation) for key, one in signature.parameters.items()}
-    return kind(**{key: _value(option, kinds_of[key], rest[key]) for key in rest})
-
-
-def _value(option: str, annotation: str, value: Any) -> Any:
-    """The value of a policy's option from plain data."""
-    if isinstance(value, Mapping):
-        return from_plain(option, value)
-    return tuple(value) if annotation.startswith("tuple") and value is not None else value
+    inner = {key: from_plain(option, one) for key, one in rest.items() if isinstance(one, Mapping)}
+    return kind(**{**rest, **inner})
 
 
 def to_plain(value: Any) -> Any:

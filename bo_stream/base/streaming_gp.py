@@ -71,7 +71,7 @@ from bo_stream.base.stream import (
     fingerprint,
     numbers_of,
 )
-from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
+from bo_stream.errors import InputError, NoiseError, ShapeError, StateError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.linalg import chol_psd
@@ -233,10 +233,10 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         super().__init__((dim, outputs), train_X, bounds, inputs, outcomes)
         self._outcomes_left_out, self._loads_data = choice is DEFAULT, given["loads_data"]
         batch = Size([outputs] if outputs > 1 else [])
-        self.noise_mode = options.noise_mode_of(train_Yvar, given["likelihood"])
         self.covar_module = given["covar_module"] or options.default_kernel(dim, batch)
         self.mean_module = options.mean_for(given["mean_module"], batch)
-        self.likelihood = options.likelihood_for(self.noise_mode, given["likelihood"], batch)
+        noise = options.noise_model(train_Yvar, given["likelihood"], batch)
+        self.noise_mode, self.likelihood = noise
         self._lock, self._posterior = StateLock(), Derived[PosteriorSnapshot]()
         self.stream = StreamBuffers(Stream.empty(outputs))
         self.to(device=train_X.device, dtype=train_X.dtype)
@@ -447,8 +447,21 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             UnsupportedError: if it was built without a `Standardize`, or the family cannot.
             ShapeError, InputError: if the outcomes are invalid.
         """
-        stream, old = self.stream.contents, cast(Standardize, self._frozen_outcomes)
-        new = units.standardize_by(old, Y, self.num_outputs)
+        stream, old = self.stream.contents, self._frozen_outcomes
+        if units.columns_of("Y", Y) != self.num_outputs or not len(Y):
+            raise ShapeError(
+                f"Y `n x {self.num_outputs}`, n >= 1",
+                f"{tuple(Y.shape)}",
+                "Give one row per observation.",
+            )
+        if not isinstance(old, Standardize):
+            raise UnsupportedError(
+                "a surrogate built with outcome_transform=Standardize(m)",
+                type(old).__name__,
+                "Rebuild it with one.",
+            )
+        units.check_outcomes(Y)
+        new = units.frozen_transform(Standardize(m=self.num_outputs), Y.to(self._like.device))
         shift, factor = units.change_of_units(old.state_dict(), new.state_dict(), self._like)
         state = self._rescale(self.state, shift, factor)
         self._lock.on_failure(partial(setattr, self, "outcome_transform", old))
@@ -711,9 +724,6 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
     def predictive_score(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> PredictiveScore:
         """`log_predictive` and its deviation from its expectation."""
         self._check_batch(X, Y, Yvar)
-        if not X.shape[0]:
-            zero = X.new_zeros((), dtype=torch.float64)
-            return PredictiveScore(zero, zero, zero)
         with torch.inference_mode(False), torch.enable_grad():
             raw = Y.detach().double().clone().requires_grad_()
             Y_t, Yvar_t = self._outcomes(raw, Yvar, X)
@@ -788,12 +798,11 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             self._replace(**vars(self.stream.contents.loaded(loaded, self._sizes())))
         else:
             self._load_learned(saved)
-            for name in [*state_dict]:  # the data are this surrogate's
-                if name.startswith(prefix) and name[len(prefix) :].startswith(checkpoint.OF_DATA):
-                    del state_dict[name]
-            for name, value in self.state_dict().items():
-                if name.startswith(checkpoint.OF_DATA):
-                    state_dict[prefix + name] = value
+            of_data = tuple(prefix + name for name in checkpoint.OF_DATA)
+            for name in [name for name in state_dict if name.startswith(of_data)]:
+                del state_dict[name]  # the data are this surrogate's
+            mine = self.state_dict(prefix=prefix).items()
+            state_dict.update({name: value for name, value in mine if name.startswith(of_data)})
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _load_learned(self, saved: Mapping[str, Any]) -> None:
@@ -861,9 +870,12 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move everything; cast interface and hyperparameters but never state or transforms."""
-        before, device = self._like.device, fn(self._interface).device
-        of_data = checkpoint.OF_DATA
-        kept = {id(b) for name, b in self.named_buffers() if name.startswith(of_data)}
+        before, device, buffers = (
+            self._like.device,
+            fn(self._interface).device,
+            self.named_buffers(),
+        )
+        kept = {id(b) for name, b in buffers if name.startswith(checkpoint.OF_DATA)}
         super()._apply(lambda t: t.to(device) if id(t) in kept else fn(t), recurse)
         if self._like.device != before:
             self.refresh()
@@ -891,9 +903,9 @@ class FeatureGP(StreamingGP[F]):
     def _features_outdated(self) -> bool:
         """Whether the features in use should be replaced."""
 
+    @abstractmethod
     def _can_select(self) -> bool:
         """Whether other features can be selected."""
-        return self._all_buffered
 
     @property
     def _all_buffered(self) -> bool:

@@ -16,11 +16,7 @@ import numpy as np
 import torch
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models.transforms.input import AffineInputTransform, InputTransform, Normalize
-from botorch.models.transforms.outcome import (
-    ChainedOutcomeTransform,
-    OutcomeTransform,
-    Standardize,
-)
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.models.utils.assorted import check_min_max_scaling
 from botorch.utils.types import DEFAULT
 from torch import Tensor, nn
@@ -46,18 +42,17 @@ __all__ = [
     "check_noise",
     "check_outcomes",
     "check_points",
-    "check_targets",
+    "check_rows",
     "check_tensors",
     "checked_bounds",
+    "columns_of",
     "finite",
     "frozen_transform",
     "input_transform_for",
-    "inputs_of",
     "largest_outcome",
     "outcome_transform_for",
     "raw_inputs",
     "sizes_of",
-    "standardize_by",
     "transformed_inputs",
     "transformed_outcomes",
 ]
@@ -171,36 +166,22 @@ def frozen_transform(transform: T, data: Tensor, variance: Tensor | None = None)
         )
     if not frozen.training:
         return frozen
-    if not len(data):
-        learns = any(getattr(part, "learn_coefficients", False) for part in frozen.modules())
-        if learns or (isinstance(frozen, OutcomeTransform) and list(frozen.buffers())):
-            raise InputError(
-                "data to learn the transform from, or a transform in eval mode",
-                f"{type(frozen).__name__} in train mode and no training data",
-                "Learn it on data of the problem's scale and call .eval(), or give it fixed "
-                "coefficients (Normalize(d, bounds=bounds)).",
-            )
-        return frozen.eval()
+    learns = any(getattr(part, "learn_coefficients", False) for part in frozen.modules())
+    learns = learns or (isinstance(frozen, OutcomeTransform) and bool(list(frozen.buffers())))
+    if learns and not len(data):
+        raise InputError(
+            "data to learn the transform from, or a transform in eval mode",
+            f"{type(frozen).__name__} in train mode and no training data",
+            "Learn it on data of the problem's scale and call .eval(), or give it fixed "
+            "coefficients (Normalize(d, bounds=bounds)).",
+        )
     with torch.no_grad():
-        if isinstance(frozen, OutcomeTransform):
-            noise = None if variance is None else variance.double()
-            return _of_outcomes(frozen, data, noise).eval()
-        frozen(data.double())
+        if type(frozen) is Standardize:
+            frozen = _standardize(frozen, data)
+        else:
+            noise = [] if variance is None else [variance.double()]
+            frozen(data.double(), *noise)
     return frozen.eval()
-
-
-def _of_outcomes(transform: OutcomeTransform, Y: Tensor, Yvar: Tensor | None) -> OutcomeTransform:
-    """An outcome transform learned from outcomes ``n x m``, and their noise variances or None."""
-    if type(transform) is Standardize:
-        return _standardize(transform, Y)
-    if type(transform) is not ChainedOutcomeTransform:
-        transform(Y.double(), Yvar)
-        return transform
-    for name in list(transform):
-        transform[name] = _of_outcomes(cast(Any, transform[name]), Y, Yvar).eval()
-        values, Yvar = transform[name](Y.double(), Yvar)
-        Y = values.to(Y)
-    return transform
 
 
 def _standardize(transform: Standardize, Y: Tensor) -> Standardize:
@@ -319,34 +300,11 @@ def transformed_outcomes(
     return Y_t, Yvar_t
 
 
-def standardize_by(old: OutcomeTransform | None, Y: Tensor, outputs: int) -> Standardize:
-    """A frozen `Standardize` learned from ``Y`` (``n x m``), to replace an old one.
-
-    Raises:
-        UnsupportedError: if the old transform is not a `Standardize`.
-        ShapeError, InputError: if the outcomes are invalid.
-    """
-    check_tensors(Y=Y)
-    if not isinstance(old, Standardize):
-        raise UnsupportedError(
-            "a surrogate built with outcome_transform=Standardize(m)",
-            type(old).__name__,
-            "Rebuild it with one.",
-        )
-    if Y.ndim != 2 or Y.shape[1] != outputs or len(Y) == 0:
-        raise ShapeError(
-            f"Y `n x {outputs}`, n >= 1", f"{tuple(Y.shape)}", "Give one row per observation."
-        )
-    check_outcomes(Y)
-    return cast(Standardize, frozen_transform(Standardize(m=outputs), Y.to(old.means.device)))
-
-
 def are_equal(a: nn.Module | None, b: nn.Module | None) -> bool:
     """Whether two frozen transforms are equal: classes, settings and values."""
-    if a is None or b is None:
+    if a is None or fingerprint(a) != fingerprint(b):
         return a is b
-    mine, theirs = ({k: v.tolist() for k, v in one.state_dict().items()} for one in (a, b))
-    return mine == theirs and fingerprint(a) == fingerprint(b)
+    return all(map(torch.equal, a.state_dict().values(), cast(nn.Module, b).state_dict().values()))
 
 
 def change_of_units(
@@ -368,10 +326,9 @@ def change_of_units(
 # -- checks --------------------------------------------------------------------------------------
 
 
-def check_tensors(optional: Mapping[str, Any] | None = None, /, **values: Any) -> None:
-    """Refuse arguments that are no tensors; optional ones, by name, may be None."""
-    given = {name: value for name, value in (optional or {}).items() if value is not None}
-    for name, value in (values | given).items():
+def check_tensors(**values: Any) -> None:
+    """Refuse arguments that are no tensors."""
+    for name, value in values.items():
         if not isinstance(value, Tensor):
             raise DtypeError(
                 f"{name} as a torch.Tensor",
@@ -404,33 +361,26 @@ def check_outcomes(Y: Tensor) -> None:
     )
 
 
-def inputs_of(name: str, X: Any) -> int:
-    """Number of inputs of points ``n x d``, the only tensor of a constructor's data."""
-    check_tensors(**{name: X})
-    if X.ndim != 2 or not X.shape[1]:
+def columns_of(name: str, values: Any) -> int:
+    """Number of columns of a matrix of data, with a row for each observation."""
+    check_tensors(**{name: values})
+    if values.ndim != 2 or not values.shape[1]:
         raise ShapeError(
-            f"{name} `n x d`, unbatched",
-            f"{tuple(X.shape)}",
-            "Give points as rows, one column per input dimension.",
+            f"{name} as a matrix, unbatched",
+            f"{tuple(values.shape)}",
+            "Give one row per observation and one column per input or output dimension; build one "
+            "surrogate per batch.",
         )
-    if X.dtype not in (torch.float32, torch.float64):
+    if values.dtype not in (torch.float32, torch.float64):
         raise DtypeError(
-            f"{name} of float64 or float32", f"{X.dtype}", f"Cast it: {name}.double()."
+            f"{name} of float64 or float32", f"{values.dtype}", f"Cast it: {name}.double()."
         )
-    return int(X.shape[1])
+    return int(values.shape[1])
 
 
 def sizes_of(X: Tensor, Y: Tensor) -> tuple[int, int]:
     """Dimension and number of outputs of a constructor's data."""
-    dim = inputs_of("train_X", X)
-    check_tensors(train_Y=Y)
-    if Y.ndim != 2 or not Y.shape[1]:
-        raise ShapeError(
-            "train_Y `n x m`, unbatched",
-            f"{tuple(Y.shape)}",
-            "Give an explicit output dimension; build one surrogate per batch.",
-        )
-    return dim, Y.shape[1]
+    return columns_of("train_X", X), columns_of("train_Y", Y)
 
 
 def checked_bounds(bounds: Any, X: Tensor) -> Tensor | None:
@@ -468,16 +418,17 @@ def check_points(X: Tensor, dim: int, bounds: Tensor | None, room: float = SLACK
         )
     if not X.is_floating_point():
         raise DtypeError("floating-point X", f"{X.dtype}", "Cast it: X.double().")
-    if bounds is not None:
-        low, high = bounds.lerp(bounds.flip(0), -room)
-        known = X.detach().double()
-        if torch.equal(known.clamp(low, high), known):  # nor NaN, which equals nothing
-            return
-    if not finite(X):
-        raise InputError("finite X", "NaN or infinite entries", "Drop or repair those rows.")
-    if bounds is None:
+    known, most = X.detach().double(), torch.finfo(torch.float64).max
+    box = (
+        bounds.lerp(bounds.flip(0), -room)
+        if bounds is not None
+        else known.new_tensor([-most, most])
+    )
+    if torch.equal(known.clamp(*box), known):  # nor NaN, which equals nothing
         return
-    outside = ((low > known) | (high < known)).any(-1)
+    if bounds is None or not finite(X):
+        raise InputError("finite X", "NaN or infinite entries", "Drop or repair those rows.")
+    outside = (known.clamp(*box) != known).any(-1)
     first = X.detach()[outside][0].tolist()
     raise BoundsError(
         f"points inside bounds {bounds.tolist()}",
@@ -499,54 +450,51 @@ def check_batch(
 
     Noise variances are required if and only if the noise is known.
     """
-    check_tensors({"Yvar": Yvar}, X=X, Y=Y)
+    noise = {} if Yvar is None else {"Yvar": Yvar}
+    check_tensors(X=X, Y=Y, **noise)
     check_points(X, sizes[0], bounds)
-    if X.ndim != 2 or Y.ndim != 2:
+    if any(part.ndim != 2 for part in (X, Y, *noise.values())):
         raise ShapeError(
-            "X `n x d` and Y `n x m`",
-            f"{tuple(X.shape)} and {tuple(Y.shape)}",
+            "X `n x d`, Y and Yvar `n x m`",
+            " and ".join(f"{tuple(part.shape)}" for part in (X, Y, *noise.values())),
             "Surrogates are unbatched; build one per batch.",
         )
-    check_targets(X, Y, sizes[1], dtype)
+    check_rows("Y", Y, X, sizes[1], dtype)
+    check_outcomes(Y)
     if (Yvar is not None) != noise_known:
         raise NoiseError(
             "Yvar with every batch" if noise_known else "no Yvar",
             "none" if noise_known else "Yvar",
             "A surrogate's noise is known (train_Yvar) or learned, as set at construction.",
         )
-    if Yvar is None:
-        return
-    if Yvar.shape != Y.shape:
-        raise ShapeError(
-            f"Yvar like Y, {tuple(Y.shape)}", f"{tuple(Yvar.shape)}", "Give one variance per value."
-        )
-    if Yvar.dtype != Y.dtype:
-        raise DtypeError(f"Yvar like Y, {Y.dtype}", f"{Yvar.dtype}", "Cast it to Y's dtype.")
-    check_noise(Yvar)
+    if Yvar is not None:
+        check_rows("Yvar", Yvar, X, sizes[1], dtype)
+        check_noise(Yvar)
 
 
-def check_targets(X: Tensor, Y: Tensor, outputs: int, dtype: torch.dtype) -> None:
-    """Refuse Y if its rows, outputs, batch shape or dtype do not match X, or it is not finite."""
+def check_rows(name: str, Y: Tensor, X: Tensor, outputs: int, dtype: torch.dtype) -> None:
+    """Refuse outcomes, or their variances, whose rows, outputs, batch shape or dtype do not match
+    X.
+    """
     if Y.ndim < 2 or Y.shape[-1] != outputs or Y.shape[-2] != X.shape[-2]:
         raise ShapeError(
-            f"Y `batch_shape x {X.shape[-2]} x {outputs}` for X {tuple(X.shape)}",
+            f"{name} `batch_shape x {X.shape[-2]} x {outputs}` for X {tuple(X.shape)}",
             f"{tuple(Y.shape)}",
             "Give one row per point and an explicit output dimension.",
         )
     pairs = zip(reversed(X.shape[:-2]), reversed(Y.shape[:-2]), strict=False)
     if Y.ndim >= X.ndim and any(x not in (1, y) for x, y in pairs):
         raise ShapeError(
-            f"batch dimensions of Y ending in those of X, {tuple(X.shape[:-2])}",
+            f"batch dimensions of {name} ending in those of X, {tuple(X.shape[:-2])}",
             f"{tuple(Y.shape[:-2])}",
             "Put fantasy dimensions first.",
         )
     if X.dtype != Y.dtype or X.dtype != dtype:
         raise DtypeError(
-            f"X and Y in the surrogate's dtype {dtype}",
+            f"X and {name} in the surrogate's dtype {dtype}",
             f"{X.dtype} and {Y.dtype}",
             "Cast the data, or the surrogate with `.to(dtype)`.",
         )
-    check_outcomes(Y)
 
 
 def check_noise(noise: Tensor, zero_allowed: bool = False) -> None:

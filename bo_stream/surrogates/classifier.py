@@ -20,7 +20,7 @@ from bo_stream.base.fitting import FitReport, check_evaluations
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import FitMemory, StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import CompositeModel, StreamingGP
-from bo_stream.base.units import inputs_of
+from bo_stream.base.units import columns_of
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.mathematics.labels import (
     Label,
@@ -104,7 +104,7 @@ class DirichletClassifier(CompositeModel):
         input_transform: Any = DEFAULT,
         **options: Any,
     ) -> None:
-        family = family_named(surrogate, inputs_of("train_X", train_X))
+        family = family_named(surrogate, columns_of("train_X", train_X))
         labels, targets = read_labels(train_y, len(train_X)), LabelTargets(alpha_epsilon)
         known = [] if classes is None else checked_classes(classes)
         known += unseen(labels, known)

@@ -31,7 +31,7 @@ from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.options import default_kernel, own_options
 from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothing
 from bo_stream.base.streaming_gp import CompositeModel, PredictiveScore, StreamingGP
-from bo_stream.base.units import inputs_of
+from bo_stream.base.units import columns_of
 from bo_stream.errors import InputError, StateError, UnsupportedError, whole_number
 from bo_stream.likelihoods import Binomial, Likelihood, Moments, Sites
 from bo_stream.mathematics.linalg import chol_psd
@@ -164,7 +164,7 @@ class CountGP(CompositeModel):
         kind = likelihood or Binomial()
         if not isinstance(kind, Likelihood):
             raise InputError("a likelihood, such as Binomial()", repr(kind), "Build one.")
-        dim = inputs_of("X", X)
+        dim = columns_of("X", X)
         family, learned = family_named(surrogate, dim), kind.nugget == "learn"
         if "opening" in own_options(cast(type, family)):
             options["opening"] = opening

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bo_stream import OnlineSGPR
 from bo_stream.base.fitting import log_prior
-from bo_stream.base.options import likelihood_for
+from bo_stream.base.options import noise_model
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.growth import (
     OIPS,
@@ -139,7 +139,7 @@ class TestEveryPoint(TestVIPS):
         """With the contract's noise from the start: what a batch said under other noise stays."""
         if not Yvar or Yvar[0] is None:
             with torch.inference_mode(False):
-                likelihood = likelihood_for("learned", None, torch.Size())
+                _, likelihood = noise_model(None, None, torch.Size())
                 likelihood.noise = 0.05
             kw.setdefault("likelihood", likelihood)
         return super().make(train_X, train_Y, *Yvar, jitter=1e-11, **kw)
