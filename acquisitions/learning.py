@@ -19,18 +19,16 @@ References:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, cast
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import PosteriorTransform, ScalarizedPosteriorTransform
 from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
-from botorch.utils.sampling import draw_sobol_samples
 from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
 from torch import Tensor
 
@@ -279,21 +277,6 @@ def _normalised(weights: Tensor | None, points: Tensor) -> Tensor:
             "Leave out unimportant test points instead.",
         )
     return value / value.sum()
-
-
-@acqf_input_constructor(NIPV)
-def _construct_inputs(
-    model: GaussianModel,
-    bounds: Sequence[tuple[float, float]],
-    num_mc_points: int = 128,
-    mc_points: Tensor | None = None,
-    **others: Any,
-) -> dict[str, Any]:
-    """Arguments of `NIPV` for BoTorch and Ax; the default test points are Sobol points."""
-    if mc_points is None:
-        box = torch.as_tensor(bounds, dtype=model.dtype).mT
-        mc_points = draw_sobol_samples(bounds=box, n=num_mc_points, q=1).squeeze(-2)
-    return {"model": model, "mc_points": mc_points, **others}
 
 
 class Random(AcquisitionFunction):

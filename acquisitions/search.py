@@ -20,8 +20,8 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
+import scipy  # which imports its parts when they are first used
 import torch
-from scipy.stats.qmc import Sobol
 
 from acquisitions.climb import climb
 from acquisitions.moments import Criterion
@@ -195,7 +195,7 @@ def shifted(bounds: Array, count: int, shift: Array) -> Array:
 
 @cache
 def _sobol(d: int, count: int) -> Array:
-    points: Array = Sobol(d, scramble=True, rng=0).random(count)
+    points: Array = scipy.stats.qmc.Sobol(d, scramble=True, rng=0).random(count)
     return points
 
 

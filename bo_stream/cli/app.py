@@ -26,7 +26,7 @@ TEMPLATE = Path(__file__).with_name("template.toml")
 DAMAGED, REFUSED = 1, 2
 """Exit codes for a damaged store, and of a command that is refused."""
 
-RARELY = 50_000
+RARELY = 500_000
 """Number of new objects after which garbage is looked for: imports make many, and no garbage."""
 
 EXTRAS = {
@@ -149,6 +149,8 @@ def start(args: list[str]) -> None:
             raise
         print(line, file=sys.stderr, flush=True)
         raise SystemExit(REFUSED) from None
+    finally:
+        gc.freeze()  # otherwise the interpreter looks for garbage for a second before it ends
 
 
 def _line(error: Exception) -> str | None:
