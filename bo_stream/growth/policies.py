@@ -147,9 +147,10 @@ def selected_update(state: SGPRState, batch: Batch, kernel: Kernel, selection: S
     return update(state, batch, kernel, state.mean, Z, old_index, same_kernel=True)
 
 
-def all_old(state: SGPRState) -> Tensor:
-    """Indices of all old inducing points."""
-    return torch.arange(state.size, device=state.Z.device)
+def joined_by(state: SGPRState, entered: list[int], bound: float | None = None) -> Selection:
+    """All old inducing points and some of the batch, and its ``L*`` if known."""
+    kept = torch.arange(state.size, device=state.Z.device)
+    return Selection(kept, indices(entered, kept), None, bound)
 
 
 def indices(values: list[int], like: Tensor) -> Tensor:
@@ -157,10 +158,27 @@ def indices(values: list[int], like: Tensor) -> Tensor:
     return torch.tensor(values, dtype=torch.long, device=like.device)
 
 
-def check_cap(max_points: int | None) -> None:
-    """Refuse caps that leave no inducing point."""
-    if max_points is not None:
-        whole_number("max_points", max_points, 1)
+@dataclass(frozen=True, kw_only=True)
+class Capped:
+    """What policies with an optional cap have in common.
+
+    Args:
+        max_points: Largest number of inducing points, None for no cap.
+
+    Raises:
+        InputError: for a cap that leaves no inducing point.
+    """
+
+    max_points: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_points is not None:
+            whole_number("max_points", self.max_points, 1)
+
+    @property
+    def cap(self) -> float:
+        """The cap, or infinity."""
+        return float("inf") if self.max_points is None else self.max_points
 
 
 def check_positive(name: str, value: float, below: float = float("inf")) -> None:
@@ -173,7 +191,7 @@ def check_positive(name: str, value: float, below: float = float("inf")) -> None
 
 
 @dataclass(frozen=True)
-class VIPS:
+class VIPS(Capped):
     """As many inducing points as the bound requires [VIPS, Alg. 1 and 4]; old points stay.
 
     Points enter by largest conditional variance until the gap between an upper bound U and the
@@ -193,17 +211,14 @@ class VIPS:
 
     delta: float = 0.035
     upper: Literal["optimal", "collapsed"] = "optimal"
-    max_points: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive("delta", self.delta)
-        check_cap(self.max_points)
         check_choice("upper", self.upper, "optimal", "collapsed")
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """All old points, and batch points until the bounds are close enough."""
-        kept = all_old(state)
-        cap = float("inf") if self.max_points is None else self.max_points
         K = L_star = None
         if self.upper == "optimal":
             K = dense(kernel, batch.X)
@@ -214,14 +229,14 @@ class VIPS:
         count, more = 0, True
         while more:
             for bound in prefix_bounds(state, batch, greedy)[count:].tolist():
-                chosen = Selection(kept, indices(greedy.chosen[:count], kept), None, L_star)
+                chosen = joined_by(state, greedy.chosen[:count], L_star)
                 U = L_star
                 if U is None:
                     U = float(selected_update(state, batch, kernel, chosen).upper)
                 if U - bound <= self.delta * abs(U - L_noise):
                     return chosen
                 count += 1
-            more = greedy.grow(min(cap, 2 * greedy.size + 16))
+            more = greedy.grow(min(self.cap, 2 * greedy.size + 16))
         return chosen
 
 
@@ -240,7 +255,7 @@ def prefix_bounds(state: SGPRState, batch: Batch, greedy: GreedyVariance) -> Ten
 
 
 @dataclass(frozen=True)
-class OIPS:
+class OIPS(Capped):
     """Add x if ``max_z k(x, z) < rho sqrt(k(x, x) k(z, z))`` [OIPS, Alg. 1]; old points stay.
 
     The choice is sequential and depends on the order of the batch. Every point seen has an inducing
@@ -257,11 +272,10 @@ class OIPS:
     """
 
     rho: float
-    max_points: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive("rho", self.rho, below=1.0)
-        check_cap(self.max_points)
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """All old points, and points of the batch with no correlated inducing point."""
@@ -270,15 +284,12 @@ class OIPS:
         if state.size:
             nearest = correlation(varying, batch.X, state.Z).amax(-1)
         entered: list[int] = []
-        cap = float("inf") if self.max_points is None else self.max_points
         for i in range(batch.size):
-            if state.size + len(entered) >= cap:
-                break
-            if float(nearest[i]) < self.rho:
+            if state.size + len(entered) < self.cap and float(nearest[i]) < self.rho:
                 entered.append(i)
                 own = correlation(varying, batch.X[i:], batch.X[i : i + 1]).squeeze(-1)
                 nearest[i:] = torch.maximum(nearest[i:], own)
-        return Selection(all_old(state), indices(entered, batch.X))
+        return joined_by(state, entered)
 
 
 def correlation(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
@@ -296,7 +307,7 @@ def without_constants(kernel: Kernel) -> Kernel:
 
 
 @dataclass(frozen=True)
-class ConditionalVariance:
+class ConditionalVariance(Capped):
     """Choose greedily from ``[Z_o; X]`` until that pool's conditional variances sum to ``eta``.
 
     Args:
@@ -310,20 +321,18 @@ class ConditionalVariance:
     """
 
     eta: float
-    max_points: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive("eta", self.eta)
-        check_cap(self.max_points)
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """The points chosen by a partial Cholesky factorisation of the pool."""
-        cap = state.size + batch.size if self.max_points is None else self.max_points
-        return from_pool(state, batch, kernel, cap, self.eta)
+        return from_pool(state, batch, kernel, self.cap, self.eta)
 
 
 def from_pool(
-    state: SGPRState, batch: Batch, kernel: Kernel, count: int, trace: float = -torch.inf
+    state: SGPRState, batch: Batch, kernel: Kernel, count: float, trace: float = -torch.inf
 ) -> Selection:
     """Greedy choice from ``[Z_o; X]``, split into old points and batch points."""
     pool = torch.cat([state.Z, batch.X])
@@ -363,12 +372,11 @@ class Covering:
             least = state.L.diagonal().square().min()
             if bool(greedy.r.mean() > WORTH * least):
                 return from_pool(state, batch, kernel, self.max_points)
-        kept = all_old(state)
-        return Selection(kept, indices(greedy.chosen, kept))
+        return joined_by(state, greedy.chosen)
 
 
 @dataclass(frozen=True)
-class FixedSize:
+class FixedSize(Capped):
     """``m`` inducing points, chosen again with every batch [Bui; VIPS section 5].
 
     Args:
@@ -383,18 +391,16 @@ class FixedSize:
     m: int
     method: Literal["greedy", "gradient"] = "greedy"
     steps: int = 50
-    max_points: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         whole_number("m", self.m, 1)
         whole_number("steps", self.steps, 1)
-        check_cap(self.max_points)
         check_choice("method", self.method, "greedy", "gradient")
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """The points of largest conditional variance, moved by the gradient method."""
-        count = self.m if self.max_points is None else min(self.m, self.max_points)
-        greedy = from_pool(state, batch, kernel, count)
+        greedy = from_pool(state, batch, kernel, min(self.m, self.cap))
         return greedy if self.method == "greedy" else self._moved(state, batch, kernel, greedy)
 
     @torch.enable_grad()
@@ -417,7 +423,7 @@ class FixedSize:
 
 
 @dataclass(frozen=True)
-class Prescribed:
+class Prescribed(Capped):
     """The full set of inducing points after every batch, for studies, tests and exact streams.
 
     Args:
@@ -428,10 +434,6 @@ class Prescribed:
     """
 
     Zs: Sequence[Tensor]
-    max_points: int | None = None
-
-    def __post_init__(self) -> None:
-        check_cap(self.max_points)
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """The set for this batch."""
@@ -441,11 +443,11 @@ class Prescribed:
                 f"{len(self.Zs)} sets",
                 "Give one set a batch, the constructor's included if it has data.",
             )
-        return FixedGrid(self.Zs[batch.index], self.max_points).select(state, batch, kernel)
+        return FixedGrid(self.Zs[batch.index], max_points=self.max_points).select(state, batch, kernel)
 
 
 @dataclass(frozen=True)
-class FixedGrid:
+class FixedGrid(Capped):
     """The same inducing points throughout.
 
     With fixed hyperparameters a stream of any chunking then equals batch SGPR (MATHS 3.5).
@@ -456,12 +458,11 @@ class FixedGrid:
     """
 
     Z: Tensor
-    max_points: int | None = None
 
     def __post_init__(self) -> None:
-        check_cap(self.max_points)
+        super().__post_init__()
         object.__setattr__(self, "Z", torch.as_tensor(self.Z, dtype=torch.float64))
-        if self.Z.ndim != 2 or (self.max_points is not None and len(self.Z) > self.max_points):
+        if self.Z.ndim != 2 or len(self.Z) > self.cap:
             cap = "" if self.max_points is None else f" with at most {self.max_points} rows"
             raise ShapeError(
                 f"points `M x d`{cap}",
@@ -475,14 +476,12 @@ class FixedGrid:
         old = (Z.unsqueeze(1) == state.Z).all(-1)
         Z = Z[~old.any(1)]
         new = (Z.unsqueeze(1) == batch.X).all(-1)
-        row, entered = new.nonzero(as_tuple=True)
-        first = torch.ones_like(row, dtype=torch.bool)
-        first[1:] = row[1:] != row[:-1]  # of equal points of the batch
-        return Selection(old.any(0).nonzero()[:, 0], entered[first], Z[~new.any(1)])
+        found, first = new.any(1), new.int().argmax(1)  # of equal points of the batch
+        return Selection(old.any(0).nonzero()[:, 0], first[found], Z[~found])
 
 
 @dataclass(frozen=True)
-class Pruned:
+class Pruned(Capped):
     """Let a policy choose, then drop the points of least value, one by one (ours).
 
     Args:
@@ -495,10 +494,9 @@ class Pruned:
 
     policy: GrowthPolicy
     tolerance: float = 1e-3
-    max_points: int | None = None
 
     def __post_init__(self) -> None:
-        check_cap(self.max_points)
+        super().__post_init__()
         if self.tolerance < 0.0:
             raise InputError(
                 "a tolerance of at least 0",
@@ -510,14 +508,13 @@ class Pruned:
         """The inner policy's points, without those of least value."""
         chosen = self.policy.select(state, batch, kernel)
         after = selected_update(state, batch, kernel, chosen).state
-        left = all_old(after)
+        left = torch.arange(after.size, device=after.Z.device)
         budget = self.tolerance * batch.size
-        cap = after.size if self.max_points is None else self.max_points
         while after.size > 1:
             losses = drop_losses(after)
             j = int(losses.argmin())
             loss = max(float(losses[j]), 0.0)
-            if loss > budget and after.size <= cap:
+            if loss > budget and after.size <= self.cap:
                 break
             budget -= loss
             stays = torch.arange(after.size, device=left.device) != j
