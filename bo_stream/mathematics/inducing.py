@@ -81,6 +81,8 @@ __all__ = [
 GOLDEN = 0.6180339887498949
 WHOLE_KERNEL = 4096
 """Pools up to this size have their kernel matrix computed once; larger ones row by row."""
+BLOCK = 256
+"""Rows of a covariance that are computed at a time."""
 TIE = 1e-12
 """Conditional variances closer than this share of the prior variance are ties."""
 
@@ -677,10 +679,17 @@ class DecoupledState(InducingState):
     def _factored(self, prior: SparsePrior) -> Self:
         """With the covariance of the window's rows factorised again: O(r^3 + r^2 M)."""
         X, A = self.window.X, self.A
-        K = self._covariance(prior, X, X, A, A)
-        diagonal = K.diagonal() + prior.s2 * self.window.r
-        C = lower_factor(K.diagonal_scatter(diagonal))
-        return replace(self, C=chol_psd(K.diagonal_scatter(diagonal)) if C is None else C)
+
+        def covariance() -> Tensor:  # of which the lower triangle is used
+            K = A.new_zeros(len(X), len(X))
+            for i in range(0, len(X), BLOCK):
+                j = i + BLOCK
+                K[i:j, :j] = self._covariance(prior, X[i:j], X[:j], A[:, i:j], A[:, :j])
+            K.diagonal().add_(prior.s2 * self.window.r)
+            return K
+
+        C = lower_factor(covariance())  # which overwrites it
+        return replace(self, C=chol_psd(covariance()) if C is None else C)
 
     def _covariance(
         self, prior: SparsePrior, X: Tensor, Z: Tensor, A_X: Tensor, A_Z: Tensor
