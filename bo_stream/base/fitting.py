@@ -57,7 +57,6 @@ __all__ = [
     "FitReport",
     "Fittable",
     "LogNormals",
-    "RefitSchedule",
     "Selections",
     "StreamMLL",
     "Surprise",
@@ -876,44 +875,6 @@ SIGMAS = 4.0
 
 AT_LEAST = 5
 """Minimum number of observations before a sum is judged."""
-
-
-@dataclass(frozen=True)
-class RefitSchedule:
-    """Refit when the data have grown, or when their predictive log score is too low.
-
-    The deviation of the score from its expectation is a sum of squared standardised residuals,
-    chi-square if the model is right. It is accumulated from the last fit on. Only too large a sum
-    counts: a model with limited computation is rightly less certain than the exact one.
-
-    Args:
-        growth: Refit when n reaches this many times the n of the last fit.
-        surprise: Refit when the sum exceeds its mean by this many standard deviations.
-        at_least: Minimum number of residuals before the score is judged.
-
-    Example:
-        >>> schedule = RefitSchedule(growth=1.5)
-        >>> schedule.due(149, 100, chi_square=49.0, residuals=49)
-        False
-        >>> schedule.due(150, 100, chi_square=49.0, residuals=50)
-        True
-        >>> schedule.due(120, 100, chi_square=60.0, residuals=20)
-        True
-    """
-
-    growth: float = 1.5
-    surprise: float = 4.0
-    at_least: int = 5
-
-    def __post_init__(self) -> None:
-        if not (self.growth > 1.0 and self.surprise > 0.0 and self.at_least >= 1):
-            raise InputError("growth > 1, surprise > 0, at_least >= 1", f"{self}", "Change them.")
-
-    def due(self, n: int, fitted: int, chi_square: float, residuals: int) -> bool:
-        """Whether to refit, given n, the n of the last fit, and the score since then."""
-        excess = chi_square - residuals
-        surprised = residuals >= self.at_least and excess > self.surprise * (2.0 * residuals) ** 0.5
-        return n > 0 and (n >= self.growth * fitted or surprised)
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,6 @@ def noise_model(
 PACKAGES = {
     "growth": "bo_stream.growth",
     "actions": "bo_stream.actions",
-    "schedule": "bo_stream.base.fitting",
     "likelihood": "bo_stream.likelihoods",
 }
 """Modules with the policies of an option."""
@@ -221,7 +220,7 @@ def from_plain(option: str, policy: Any) -> Any:
     """A policy from its name and options; anything else, and other options, as they are.
 
     Args:
-        option: Name of the option: ``growth``, ``actions``, ``schedule`` or ``likelihood``.
+        option: Name of the option: ``growth``, ``actions`` or ``likelihood``.
         policy: For example ``{"name": "oips", "rho": 0.9}``, or ``"vips"`` for one without options.
             A policy among the options is described likewise, and tensors are lists. Names may also
             be those of the classes.

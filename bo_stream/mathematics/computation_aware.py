@@ -186,10 +186,9 @@ def neighbours(X: Tensor, most: int | None = None) -> BlockMatrix:
 
 def split_blocks(n: int, num_actions: int, device: torch.device) -> Tensor:
     """Block indices of n rows in order, sizes like `numpy.array_split` (longer blocks first)."""
-    i = min(num_actions, n)
-    sizes = torch.full((i,), n // max(i, 1), device=device)
-    sizes[: n - int(sizes.sum())] += 1
-    return torch.repeat_interleave(torch.arange(i, device=device), sizes)
+    parts = torch.arange(n).tensor_split(max(1, min(num_actions, n)))
+    sizes = torch.tensor([len(part) for part in parts], device=device)
+    return torch.repeat_interleave(sizes)
 
 
 def locality_blocks(X: Tensor, num_blocks: int) -> Tensor:
@@ -475,7 +474,7 @@ class CaGPState:
         return state.with_actions(self.S) if known_noise else state
 
     def after_fit(self) -> Self:
-        """With the counts of the refit schedule as after a fit."""
+        """With the counts for `CaGP.refit_due` as after a fit."""
         now, zero = torch.full_like(self.fitted, len(self.rows)), torch.zeros_like(self.residuals)
         return replace(self, fitted=now, chi_square=zero, residuals=zero)
 

@@ -25,17 +25,18 @@ from torch import Tensor, nn
 
 from bo_stream.actions import Actions, BlockSparse
 from bo_stream.base.fitting import (
+    AT_LEAST,
     MAX_EVALS,
+    SIGMAS,
     AscentObjective,
     Coordinates,
     Correlated,
     FitReport,
-    RefitSchedule,
     log_prior,
     profiled_mean,
 )
 from bo_stream.base.options import CommonOptions, from_plain
-from bo_stream.base.stream import Derived, all_or_nothing
+from bo_stream.base.stream import all_or_nothing
 from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, check_choice
 from bo_stream.mathematics.computation_aware import (
@@ -67,6 +68,9 @@ LEAST = 10
 TURNS = 5
 """Most alternations between hyperparameters and actions that are functions of them."""
 
+GROWTH = 1.5
+"""Growth of n after which a refit is due."""
+
 GAIN = 2e-6
 """Learning values has converged once a step gains less than this many nats per datum and 1e-3."""
 
@@ -93,7 +97,6 @@ class CaGP(StreamingGP[CaGPState]):
             conditioning; batches larger than the budget are divided into blocks), ``"block"`` one
             per batch.
         max_actions: Actions above this number are compressed; by default 1.25 times the policy's.
-        schedule: Decides when `refit_due` asks for a `fit`.
 
     Raises:
         UnsupportedError: for more than one output (use a `ModelListGP` of surrogates).
@@ -122,15 +125,12 @@ class CaGP(StreamingGP[CaGPState]):
         actions: Actions | str | Mapping[str, Any] | None = None,
         append: Literal["identity", "block"] = "identity",
         max_actions: int | None = None,
-        schedule: RefitSchedule | None = None,
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
         self.actions = BlockSparse(256) if actions is None else from_plain("actions", actions)
         self.append = append
-        self.schedule = from_plain("schedule", schedule) or RefitSchedule()
         self.max_actions = most_actions(self.actions, append, max_actions)
-        self._renewed: Derived[tuple[ActionMatrix, Tensor]] = Derived()
         self._begin(train_X, train_Y, train_Yvar)
 
     def _layout(self) -> dict[str, Any]:
@@ -202,18 +202,16 @@ class CaGP(StreamingGP[CaGPState]):
     def _projected(self, state: CaGPState, S: ActionMatrix, repair: float = 0.0) -> Projected:
         return Projected.of(self.covar_module, state.rows.X, S, self._noise(state), repair)
 
+    @torch.no_grad()
     def _factored(self) -> tuple[ActionMatrix, Tensor]:
-        """Actions and their factor under the current hyperparameters: O(n^2) if these changed."""
+        """Actions and their factor under the current hyperparameters: O(n^2) if these are not those
+        of the state, as after an assignment.
+        """
         state = self.state
         if not len(state.rows) or torch.equal(state.made_with, self._numbers()):
             return state.S, state.L
-
-        @torch.no_grad()
-        def make() -> tuple[ActionMatrix, Tensor]:
-            S = self._built(state) if self.actions.follows_hyperparameters else state.S
-            return S, self._projected(state, S, REPAIR).L
-
-        return self._renewed.made(self._key(), make)
+        S = self._built(state) if self.actions.follows_hyperparameters else state.S
+        return S, self._projected(state, S, REPAIR).L
 
     @torch.no_grad()
     def _build_process(self, state: CaGPState) -> Process:
@@ -277,9 +275,9 @@ class CaGP(StreamingGP[CaGPState]):
         return super()._search(max_evals)
 
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
-        """Start the counts of the schedule again after a fit."""
-        if saved is None:
-            self._note(state=self.state.after_fit())
+        """Keep the factor under these, and after a fit start the counts of `refit_due` again."""
+        state, (S, L) = self.state if saved else self.state.after_fit(), self._factored()
+        self._note(state=replace(state, S=S, L=L, made_with=self._numbers()))
 
     def _fit_in_turns(self, most: int) -> FitReport:
         """Alternate fits of the hyperparameters with S fixed and new actions S."""
@@ -356,10 +354,16 @@ class CaGP(StreamingGP[CaGPState]):
 
     @property
     def refit_due(self) -> bool:
-        """Whether the schedule asks for a `fit`; call it after each `observe`."""
-        state, n = self.state, self.num_observed
-        chi_square, residuals = float(state.chi_square), int(state.residuals)
-        return self.schedule.due(n, int(state.fitted), chi_square, residuals)
+        """Whether the data have grown by half since the last `fit`, or were predicted too poorly;
+        ask after each `observe`.
+
+        The sum of squared standardised residuals since then is chi-square if the model is right.
+        Only too large a sum counts: a model with limited computation is rightly less certain than
+        the exact one.
+        """
+        state, n, k = self.state, self.num_observed, int(self.state.residuals)
+        surprised = k >= AT_LEAST and float(state.chi_square) - k > SIGMAS * (2.0 * k) ** 0.5
+        return n > 0 and (n >= GROWTH * int(state.fitted) or surprised)
 
 
 def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:

@@ -10,8 +10,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bo_stream import CaGP
 from bo_stream.actions import BlockSparse, ConjugateGradient
-from bo_stream.base.fitting import RefitSchedule, fit_model
-from bo_stream.errors import InputError
+from bo_stream.base.fitting import fit_model
 from bo_stream.surrogates.cagp import RELEARN
 from tests.calls import failing
 from tests.raw import RAW
@@ -160,7 +159,7 @@ def test_conjugate_gradients_fit_in_turns():
 
 
 def test_refits_come_with_growth_and_with_surprise():
-    m = model(40, schedule=RefitSchedule(growth=1.5, surprise=4.0))
+    m = model(40)
     assert m.refit_due  # never fitted
     m.fit()
     assert not m.refit_due
@@ -174,8 +173,3 @@ def test_refits_come_with_growth_and_with_surprise():
     X, Y = data(6, seed=300)
     m.observe(X, Y + 2.0)
     assert m.refit_due
-
-
-def test_refusals():
-    with pytest.raises(InputError, match="growth"):
-        RefitSchedule(growth=1.0)

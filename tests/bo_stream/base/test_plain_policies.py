@@ -11,7 +11,6 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 
 from bo_stream import Box, Campaign, OnlineSGPR, growth
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
-from bo_stream.base.fitting import RefitSchedule
 from bo_stream.base.options import from_plain, to_plain
 from bo_stream.errors import InputError
 from bo_stream.likelihoods import Bernoulli, Likelihood, NegativeBinomial
@@ -31,11 +30,10 @@ POLICIES = [
     ConjugateGradient(4),
     Identity(),
     TopEigenvectors(2),
-    RefitSchedule(growth=2.0),
     Bernoulli(classes=("no", "yes"), nugget=0.0),
     NegativeBinomial(),
 ]
-OPTIONS = {"growth": growth.GrowthPolicy, "schedule": RefitSchedule, "likelihood": Likelihood}
+OPTIONS = {"growth": growth.GrowthPolicy, "likelihood": Likelihood}
 OPTIONS["actions"] = object
 
 
@@ -83,7 +81,6 @@ def test_names_and_options_of_plain_policies() -> None:
         ("online_sgpr", "growth", growth.Pruned(growth.OIPS(0.9))),
         ("online_sgpr", "growth", {"name": "FixedSize", "m": 5}),
         ("cagp", "actions", ConjugateGradient(4)),
-        ("cagp", "schedule", RefitSchedule(growth=2.0)),
     ],
 )
 def test_campaigns_with_policies_are_resumed(

@@ -11,7 +11,6 @@ from botorch.acquisition.analytic import PosteriorMean, UpperConfidenceBound
 from torch import Tensor
 
 from bo_stream import WISKI, surrogate
-from bo_stream.base.fitting import RefitSchedule
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import InputError, StateError
 from experiments.common.loops.bo_loop import BOLoop, FitPolicy, LoopConfig
@@ -163,7 +162,7 @@ def test_fits_follow_the_policy_and_are_capped() -> None:
 
 def test_fits_on_request_come_when_the_surrogate_asks() -> None:
     policy = FitPolicy(then_every=0, on_request=True)
-    cagp = partial(surrogate, "cagp", schedule=RefitSchedule(growth=1.5, surprise=1e9))
+    cagp = partial(surrogate, "cagp")
     for family, fitted in ((cagp, [5, 8]), (wiski, [5])):
         table = BOLoop(Bowl(), family, ucb, changed(steps=4, fit=policy, recommend_every=0)).run()
         assert table["n"][table["fit_evaluations"] > 0].tolist() == fitted
