@@ -67,8 +67,7 @@ class GridCorrelation:
     @classmethod
     def of(cls, grid: Grid, rows: Rows, nu: float) -> GridCorrelation:
         """Those of rows on a grid."""
-        axes = grid.axes_at(rows.X).unbind(-2)
-        weights = [W[:, :size].numpy() for W, size in zip(axes, grid.sizes, strict=True)]
+        weights = [W.numpy() for W in grid.axes_at(rows.X).split(grid.sizes, -1)]
         nodes = [h * np.arange(size) for h, size in zip(grid.step, grid.sizes, strict=True)]
         return cls(weights, [np.subtract.outer(z, z) ** 2 for z in nodes], nu)
 

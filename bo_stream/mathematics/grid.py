@@ -29,7 +29,6 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.autograd import lasting_property, twice
@@ -75,6 +74,9 @@ CUBICS = torch.tensor(
 )
 """Coefficients of ``s^3, s^2, s, 1`` of the four weights: in a cell at the low end of a folded
 grid, in an inner cell and in one at the high end."""
+LEFT, RIGHT = torch.triu_indices(REACH, REACH)
+PAIRS = REACH * LEFT + RIGHT - LEFT
+"""The pairs of four neighbouring nodes, and their numbers from that of the first node."""
 AT_ONCE = 2**18
 """Products computed at a time when outer products are summed."""
 
@@ -156,41 +158,34 @@ class Grid:
         """Coordinates of points on the grid, ``batch x q x d``."""
         return X
 
-    def cells(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """The cells of points ``batch x q x d`` in each dimension, and the powers 3, 2, 1, 0 of
-        their positions in these, ``batch x q x d x 4``, differentiable in X.
+    def interpolate(self, X: Tensor) -> Interpolation:
+        """Interpolation rows at points ``batch x q x d``, by Keys' cubics (a = -1/2) in each
+        dimension; differentiable in X.
 
         Raises:
             BoundsError: for points outside the grid, or in the outermost cells of one that is not
                 folded.
         """
         places = self.place(X)
-        origin, step, low, high, _ = self._frame.to(places).unbind()
+        origin, step, low, high, last = self._frame.to(places).unbind()
         t = (places - origin) / step
         cell = t.detach().clamp(low, high).floor_()
         s = t - cell
         self._check_inside(s.detach())
         s2 = s * s
-        return cell.long(), torch.stack([s2 * s, s2, s, torch.ones_like(s)], -1)
-
-    def interpolate(self, X: Tensor) -> Interpolation:
-        """Interpolation rows at points ``batch x q x d``, by Keys' cubics (a = -1/2) in each
-        dimension; differentiable in X.
-
-        Raises:
-            BoundsError: as `cells`.
-        """
-        cell, powers = self.cells(X)
-        start = torch.minimum((cell - 1).clamp_min_(0), self._frame[-1].to(cell))
-        table = CUBICS.to(powers)[cell - start]
-        return Interpolation(self.sizes, start, (table @ powers.unsqueeze(-1)).squeeze(-1))
+        powers = torch.stack([s2 * s, s2, s, torch.ones_like(s)], -1)
+        start = torch.minimum((cell - 1.0).clamp_min_(0.0), last)
+        table = CUBICS.to(powers)[(cell - start).long()]
+        weights = (table @ powers.unsqueeze(-1)).squeeze(-1)
+        return Interpolation(self.sizes, start.long(), weights)
 
     def axes_at(self, X: Tensor) -> Tensor:
-        """As `interpolate`, with zeros for all other nodes: ``batch x q x d x max(g_k)``."""
+        """As `interpolate`, with zeros for all other nodes: ``batch x q x sum(g_k)``."""
         near = self.interpolate(X)
-        index = near.start.unsqueeze(-1) + torch.arange(REACH, device=near.start.device)
-        rows = near.weights.new_zeros(*near.weights.shape[:-1], max(self.sizes))
-        return rows.scatter(-1, index, near.weights)
+        before = torch.tensor([sum(self.sizes[:k]) for k in range(self.dim)])
+        index = (near.along + before.to(near.start).unsqueeze(-1)).flatten(-2)
+        rows = near.weights.new_zeros(*index.shape[:-1], sum(self.sizes))
+        return rows.scatter(-1, index, near.weights.flatten(-2))
 
     def table(self, k: int, values: Array) -> CubicTable:
         """Functions interpolated along one axis, from their values at its nodes.
@@ -227,10 +222,7 @@ class Grid:
 
     def _check_inside(self, s: Tensor) -> None:
         """Refuse positions in cells that are outside of them; NaN too."""
-        room = ROOM[self.folded]
-        if not s.numel():
-            return
-        least, most = s.aminmax()
+        room, (least, most) = ROOM[self.folded], s.aminmax() if s.numel() else (0.0, 1.0)
         if not (float(least) >= -room and float(most) <= 1.0 + room):
             raise BoundsError(
                 "points inside the grid"
@@ -279,11 +271,15 @@ class Interpolation:
     start: Tensor
     weights: Tensor
 
+    @property
+    def along(self) -> Tensor:
+        """Indices of the four nodes in each dimension, ``batch x q x d x 4``."""
+        return self.start.unsqueeze(-1) + torch.arange(REACH, device=self.start.device)
+
     @lasting_property
     def index(self) -> Tensor:
         """Numbers of the nodes, ``batch x q x 4^d``."""
-        near = self.start.unsqueeze(-1) + torch.arange(REACH, device=self.start.device)
-        return numbered(near.unbind(-2), self.sizes)
+        return numbered(self.along.unbind(-2), self.sizes)
 
     @property
     def weight(self) -> Tensor:
@@ -300,16 +296,13 @@ class Interpolation:
 
         Costs O(q 10^d) for q points, unbatched.
         """
-        left, right = torch.triu_indices(REACH, REACH, device=A.device).unbind()
-        counts = [REACH * n for n in self.sizes]
-        size = max(1, AT_ONCE // len(left) ** len(counts))
+        counts, numbers = [REACH * n for n in self.sizes], PAIRS.to(A.device)
+        size = max(1, AT_ONCE // len(LEFT) ** len(counts))
         pieces = self.start.split(size), self.weights.split(size), weights.split(size)
         for start, rows, r in zip(*pieces, strict=True):
-            pairs = REACH * start.unsqueeze(-1) + ((REACH - 1) * left + right)
-            products = rows[..., left] * rows[..., right]
-            products[:, 0] *= r.unsqueeze(-1)
-            index, value = numbered(pairs.unbind(1), counts), outer(products)
-            A.index_add_(0, index.flatten(), value.flatten())
+            pairs = REACH * start.unsqueeze(-1) + numbers
+            value = outer(rows[..., LEFT] * rows[..., RIGHT]) * r.unsqueeze(-1)
+            A.index_add_(0, numbered(pairs.unbind(1), counts).flatten(), value.flatten())
 
 
 def numbered(indices: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
@@ -360,10 +353,6 @@ class GridFeatures(ABC):
     def features(self, X: Tensor) -> Tensor:
         """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
 
-    def beside(self, other: GridFeatures) -> Self:
-        """These features and others on the same grid."""
-        return replace(self, values=torch.cat([self.values, other.values], -1))
-
 
 @dataclass(frozen=True)
 class ProductFeatures(GridFeatures):
@@ -375,34 +364,18 @@ class ProductFeatures(GridFeatures):
 
     columns: Tensor
 
-    def beside(self, other: GridFeatures) -> Self:
-        """As in `GridFeatures`."""
-        more = cast(ProductFeatures, other).columns + self.values.shape[-1]
-        columns = torch.cat([self.columns, more], -1)
-        return replace(super().beside(other), columns=columns)
-
-    @lasting_property
-    def _tables(self) -> list[CubicTable]:
-        """The functions of each dimension."""
-        values = zip(self.values.numpy(force=True), self.grid.sizes, strict=True)
-        return [self.grid.table(k, V[:size]) for k, (V, size) in enumerate(values)]
-
-    @lasting_property
-    def _cubics(self) -> Tensor:
-        """Their coefficients, ``d x max(n_k) x 4 x P``."""
-        each = [torch.from_numpy(table.coefficients) for table in self._tables]
-        return pad_sequence(each, batch_first=True).to(self.values)
-
     def functions(self) -> Functions | None:
         """As in `GridFeatures`."""
-        return self.grid.placed(ProductFunctions(self._tables, self.columns.numpy()))
+        values = zip(self.values.numpy(), self.grid.sizes, strict=True)
+        tables = [self.grid.table(k, V[:size]) for k, (V, size) in enumerate(values)]
+        return self.grid.placed(ProductFunctions(tables, self.columns.numpy()))
 
     def features(self, X: Tensor) -> Tensor:
         """As in `GridFeatures`: O(4 d P) per point, and O(d) per feature."""
-        cell, powers = self.grid.cells(X)
-        near = self._cubics[torch.arange(self.grid.dim, device=cell.device), cell]
-        along = (powers.unsqueeze(-2) @ near).squeeze(-2).unbind(-2)
-        pairs = zip(along, self.columns, strict=True)
+        rows = self.grid.interpolate(X)
+        axis = torch.arange(self.grid.dim, device=rows.start.device).unsqueeze(-1)
+        near = rows.weights.unsqueeze(-2) @ self.values[axis, rows.along]
+        pairs = zip(near.squeeze(-2).unbind(-2), self.columns, strict=True)
         return reduce(torch.mul, (factors.index_select(-1, column) for factors, column in pairs))
 
 
@@ -489,10 +462,8 @@ class GridState(BufferedStatistics[Grid]):
         self, X: Tensor, n: int, weights: Tensor, weighted: Tensor
     ) -> tuple[Tensor, Tensor]:
         """O(q 10^d) for q points."""
-        W, A = (
-            self.grid.interpolate(X),
-            weights.new_zeros(len(weights), pair_count(self.grid.sizes)),
-        )
+        W = self.grid.interpolate(X)
+        A = weights.new_zeros(len(weights), pair_count(self.grid.sizes))
         for sums, r in zip(A, weights, strict=True):
             W.add_outer(sums, r)
         return A, W.transpose_times(weighted, self.grid.m)

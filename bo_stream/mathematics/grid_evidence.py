@@ -24,9 +24,8 @@ from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.autograd import attach, lasting_property
 from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
 from bo_stream.mathematics.expanded import Covariance, Expansion
-from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridFeatures, GridState, NodeFeatures
+from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridState, NodeFeatures
 from bo_stream.mathematics.grid_kernel import (
-    CholeskyRoot,
     Eigenbasis,
     GridKernel,
     Root,
@@ -72,10 +71,6 @@ MOST_ROOTS = 1500
 """Nodes up to which a kernel that is no product is factorised for a search."""
 LEFT_OUT = 1e-6
 """Variance left out of sums over points, in units of the smallest noise variance."""
-SEPARABLE = 0.5
-"""Features per node up to which products over dimensions cost less than values at the nodes."""
-DENSE_NODES = 4096
-"""Nodes up to which features may be given by their values there."""
 
 
 def check_size(grid: Grid, product: bool) -> None:
@@ -157,14 +152,13 @@ def grid_process(state: GridState, prior: Prior, n: int, *, moves: bool = False)
         return _data_process(state, prior, n)
     grid, roots = state.grid, roots or whole_roots(state.grid, _parts(state, prior))
     made = [_factorised(state, prior, i, root, False) for i, root in enumerate(roots)]
-    many = sum(root.size for root in roots) > SEPARABLE * grid.m and grid.m <= DENSE_NODES
-    L, u = None, [part.h for part in made]
-    if many or isinstance(roots[0], CholeskyRoot):
-        F = [root.whitened(part.L) for root, part in zip(roots, made, strict=True)]
-        features: GridFeatures = NodeFeatures(grid, flushed(torch.cat(F, -1)))
-    else:
-        features, u = features_of(roots), [part.q for part in made]
-        L = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
+    features, u = features_of(grid, roots), [part.q for part in made]
+    L: Tensor | None = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
+    if isinstance(features, NodeFeatures):  # whitened, they cost O(4^d) a point and feature
+        pairs = zip(made, features.values.tensor_split(len(made), -1), strict=True)
+        F = [torch.linalg.solve_triangular(part.L, R.mT, upper=False).mT for part, R in pairs]
+        features = NodeFeatures(grid, flushed(torch.cat(F, -1)))
+        L, u = None, [part.h for part in made]
     scale = torch.block_diag(*(torch.ones_like(part).unsqueeze(0) for part in u))
     coefficients = torch.block_diag(*(part.unsqueeze(0) for part in u))
     return Process(None, FeatureBasis(features, scale), None, L, coefficients, prior.mean)
@@ -285,7 +279,7 @@ class GridBasis(KernelBasis):
         roots = whole_roots(kernel.grid, parts)
         scale = torch.block_diag(*(self.Z.new_ones(1, root.size) for root in roots))
         weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
-        return FeaturePath(features_of(roots), scale.new_zeros(outputs), weights)
+        return FeaturePath(features_of(kernel.grid, roots), scale.new_zeros(outputs), weights)
 
 
 @dataclass(frozen=True)
@@ -315,7 +309,7 @@ class DataProcess(Process):
             root: Root = Eigenbasis.chosen(grid, first, factors, tolerance, grid.m)
         else:
             (root,) = whole_roots(grid, [first.unsqueeze(0)])
-        return FeatureBasis(root.features, torch.ones(1, root.size).to(first))
+        return FeatureBasis(features_of(grid, [root]), torch.ones(1, root.size).to(first))
 
     @lasting_property
     def _feature_form(self) -> Process:

@@ -116,11 +116,9 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
         points = kernel.placed(X).unsqueeze(-3)
         return flushed(kernel.forward(points, points))
     W = grid.interpolate(X)
-    number = torch.arange(len(X), device=X.device).unsqueeze(-1).expand(W.index.shape)
-    place, size = torch.stack([number.flatten(), W.index.flatten()]), (len(X), grid.m)
-    rows = torch.sparse_coo_tensor(place, W.weight.flatten(), size, check_invariants=False)
-    halves = covariance_with_nodes(parts[0], W)
-    return torch.stack([torch.sparse.mm(rows, half.mT) for half in halves])
+    halves = covariance_with_nodes(parts[0], W).mT
+    each = [F.embedding_bag(W.index, K, per_sample_weights=W.weight, mode="sum") for K in halves]
+    return torch.stack(each)
 
 
 def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
@@ -145,9 +143,7 @@ class GridKernel(Kernel):
         super().__init__(batch_shape=Size([] if one else [len(parts[0])]))
         self.grid, self.product = grid, len(parts) > 1
         for k, part in enumerate(parts):  # buffers, since gpytorch indexes those of a batch
-            room = max(grid.sizes) - part.shape[-1] if k else 0
-            wide = F.pad(part, (0, room, 0, room)) if room else part
-            self.register_buffer(f"part_{k}", flushed(wide[0] if one else wide))
+            self.register_buffer(f"part_{k}", flushed(part[0] if one else part))
         if not self.product:
             sizes, i = grid.sizes, torch.arange(REACH)
             near = differences_within([g - REACH for g in sizes], [WIDE] * grid.dim, sizes)
@@ -158,9 +154,7 @@ class GridKernel(Kernel):
     @property
     def parts(self) -> list[Tensor]:
         """As from `kernel_parts`, without the outputs' dimension for one output."""
-        first, *factors = self.buffers()
-        sizes = zip(factors, self.grid.sizes, strict=False)
-        return [first, *(K[..., :size, :size] for K, size in sizes)]
+        return list(self.buffers())
 
     def covariance(self) -> Covariance | None:
         """The kernel of one output in numpy, if it is a product; else None."""
@@ -176,7 +170,7 @@ class GridKernel(Kernel):
         first nodes, then weights.
         """
         if self.product:
-            return self.grid.axes_at(X).flatten(-2)
+            return self.grid.axes_at(X)
         near = self.grid.interpolate(X)
         return torch.cat([near.start.to(X), near.weights.flatten(-2)], -1)
 
@@ -191,9 +185,9 @@ class GridKernel(Kernel):
         if not self.product:
             values = self._pairs(self.rows(x1), self.rows(x2), diag=diag)
             return values.squeeze(-1) if diag else values
-        amplitude, *factors = self.buffers()
+        amplitude, *factors = self.parts
         total = amplitude[..., None] if diag else amplitude[..., None, None]
-        left, right = (x.unflatten(-1, (self.grid.dim, -1)).unbind(-2) for x in (x1, x2))
+        left, right = (x.split(self.grid.sizes, -1) for x in (x1, x2))
         for a, K, b in zip(left, factors, right, strict=True):
             half = a @ K
             total = total * ((half * b).sum(-1) if diag else half @ b.mT)
@@ -248,18 +242,9 @@ class CholeskyRoot:
         """The number of nodes."""
         return len(self.R)
 
-    @property
-    def features(self) -> NodeFeatures:
-        """The functions interpolated from the columns."""
-        return NodeFeatures(self.grid, self.R)
-
     def under(self, stats: OutputStatistics) -> OutputStatistics:
         """The statistics of the features, from those over the nodes, A by pairs: O(m^3)."""
         return under_root(replace(stats, A=matrix_of(stats.A, self.grid.sizes)), self.R)
-
-    def whitened(self, L: Tensor) -> Tensor:
-        """``F L^-T`` for lower triangular L, ``m x r``: O(m^3)."""
-        return torch.linalg.solve_triangular(L, self.R.mT, upper=False).mT
 
     def gradients(self, Y: Tensor) -> list[Tensor]:
         """Gradients of ``1/2 tr(Y F^-1 dK F^-T)``: in the kernel matrix."""
@@ -288,20 +273,6 @@ class Eigenbasis:
     share: float
 
     @classmethod
-    def of(
-        cls, grid: Grid, amplitude: Tensor, factors: Sequence[Tensor], share: float = ROUNDING
-    ) -> Eigenbasis:
-        """The eigenbasis of ``amplitude * K_1 x .. x K_d``: O(sum n_k^3).
-
-        Args:
-            grid: The nodes.
-            amplitude: 0-dim.
-            factors: ``n_k x n_k``, unit diagonals.
-            share: Eigenvalues below this share of the largest are left out.
-        """
-        return cls._kept(grid, amplitude, [torch.linalg.eigh(K) for K in factors], share)
-
-    @classmethod
     def chosen(
         cls, grid: Grid, amplitude: Tensor, factors: Sequence[Tensor], tolerance: float, most: int
     ) -> Eigenbasis:
@@ -316,9 +287,9 @@ class Eigenbasis:
                 prior variance.
         """
         spectra, best = [torch.linalg.eigh(K) for K in factors], None
-        many = cls._kept(grid, amplitude, spectra, USUAL).size > FEW
+        many = cls.of(grid, amplitude, spectra, USUAL).size > FEW
         for share in (share for share in SHARES if many or share <= USUAL):
-            basis = cls._kept(grid, amplitude, spectra, share)
+            basis = cls.of(grid, amplitude, spectra, share)
             if basis.size > most:
                 return basis if best is None else best
             dropped = float(basis.dropped())
@@ -328,9 +299,17 @@ class Eigenbasis:
         return basis
 
     @classmethod
-    def _kept(
-        cls, grid: Grid, amplitude: Tensor, spectra: Sequence[Any], share: float
+    def of(
+        cls, grid: Grid, amplitude: Tensor, spectra: Sequence[Any], share: float = ROUNDING
     ) -> Eigenbasis:
+        """The eigenbasis of ``amplitude * K_1 x .. x K_d``.
+
+        Args:
+            grid: The nodes.
+            amplitude: 0-dim.
+            spectra: ``torch.linalg.eigh(K_k)``, of unit diagonals ``n_k x n_k``.
+            share: Eigenvalues below this share of the largest are left out.
+        """
         vectors, values = [], []
         for D, U in spectra:
             if not bool(D[-1] > 0.0):  # NaN too, at hyperparameters out of all range
@@ -348,15 +327,6 @@ class Eigenbasis:
         """Number of features ``r``."""
         return len(self.index)
 
-    @property
-    def features(self) -> ProductFeatures:
-        """The functions interpolated from the eigenvectors."""
-        most, own = max(self.grid.sizes), list(self.vectors)
-        own[0] = own[0] * self.amplitude.sqrt()
-        wide = max(V.shape[1] for V in own)
-        tables = [F.pad(V, (0, wide - V.shape[1], 0, most - len(V))) for V in own]
-        return ProductFeatures(self.grid, torch.stack(tables), self.index.mT.contiguous())
-
     def under(self, stats: OutputStatistics) -> OutputStatistics:
         """The statistics of the features, from those over the nodes, A by pairs."""
         box = kron_left([V.mT for V in self.vectors], torch.stack([stats.b, stats.w1], -1))
@@ -364,36 +334,17 @@ class Eigenbasis:
         return replace(stats, A=self.gram(stats.A), b=kept[:, 0], w1=kept[:, 1])
 
     def gram(self, A: Tensor) -> Tensor:
-        """The lower triangle of ``F'A F`` for A by pairs of nodes.
+        """``F'A F`` for A by pairs of nodes.
 
         O(4^d m P^2) for P eigenvectors of a dimension, and O(r^2).
         """
-        head, *tail = (
-            (column_pairs(V), i) for V, i in zip(self.vectors, self.index.T, strict=True)
-        )
-        none = head[0].new_ones(1, 1), torch.zeros_like(head[1])
-        pairs, columns = zip(head, *[none] * (3 - self.grid.dim), *tail, strict=True)
-        first = pairs[0] @ A.reshape(pairs[0].shape[1], -1)
-        first = first.unflatten(-1, (pairs[1].shape[1], -1)) @ pairs[2].mT
-        G, low = A.new_zeros(self.size, self.size), 0
-        for a, count in enumerate(columns[0].bincount().tolist()):
-            high = low + count
-            part = pairs[1] @ first[a * (a + 1) // 2 :][: a + 1]
-            place = columns[0][:high] * part[0].numel()
-            for column, size in zip(columns[1:], (part.shape[2], 1), strict=True):
-                i, j = column[low:high, None], column[:high]
-                most = torch.maximum(i, j)  # columns in the order of `column_pairs`
-                place = place + (most * (most + 1) // 2 + torch.minimum(i, j)) * size
-            G[low:high, :high] = part.take(place)
-            low = high
-        return G.mul_(self.amplitude)
-
-    def whitened(self, L: Tensor) -> Tensor:
-        """``F L^-T`` for lower triangular L, ``m x r``: O(r^3 + m P r)."""
-        eye = torch.eye(self.size, dtype=L.dtype, device=L.device)
-        box = L.new_zeros(*self._shape, self.size)
-        box[tuple(self.index.T)] = torch.linalg.solve_triangular(L, eye, upper=False).mT
-        return kron_left(self.vectors, box.flatten(0, -2)) * self.amplitude.sqrt()
+        sums = A.reshape([REACH * n for n in self.grid.sizes])
+        place = torch.zeros(self.size, self.size, dtype=torch.long, device=A.device)
+        for V, i in zip(self.vectors, self.index.T, strict=True):
+            pairs, most = column_pairs(V), torch.maximum(i.unsqueeze(-1), i)
+            sums = torch.tensordot(sums, pairs, ([0], [1]))  # the first axis becomes the last
+            place = place * len(pairs) + most * (most + 1) // 2 + torch.minimum(i.unsqueeze(-1), i)
+        return sums.take(place).mul_(self.amplitude)
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -435,10 +386,22 @@ def whole_roots(grid: Grid, parts: Sequence[Tensor]) -> list[Root]:
     if len(parts) == 1:
         roots = flushed(torch.linalg.cholesky(grid.spread(parts[0])))
         return [CholeskyRoot(grid, R) for R in roots]
-    return [Eigenbasis.of(grid, amplitude, own) for amplitude, *own in zip(*parts, strict=True)]
+    amplitudes, *factors = parts
+    spectra = zip(*(map(torch.linalg.eigh, K) for K in factors), strict=True)
+    return [Eigenbasis.of(grid, *own) for own in zip(amplitudes, spectra, strict=True)]
 
 
-def features_of(roots: Sequence[Root]) -> GridFeatures:
-    """The features of several outputs' roots, side by side."""
-    features: list[GridFeatures] = [root.features for root in roots]
-    return reduce(lambda left, right: left.beside(right), features)
+def features_of(grid: Grid, roots: Sequence[Root]) -> GridFeatures:
+    """The functions interpolated from the columns of several outputs' roots, side by side."""
+    bases = [root for root in roots if isinstance(root, Eigenbasis)]
+    if not bases:
+        columns = [root.R for root in roots if isinstance(root, CholeskyRoot)]
+        return NodeFeatures(grid, torch.cat(columns, -1))
+    long, wide, tables = max(grid.sizes), max(V.shape[1] for b in bases for V in b.vectors), []
+    for basis in bases:
+        first, *others = basis.vectors
+        own = first * basis.amplitude.sqrt(), *others
+        padded = [F.pad(V, (0, wide - V.shape[1], 0, long - len(V))) for V in own]
+        tables.append(torch.stack(padded))
+    index = [basis.index.mT + wide * i for i, basis in enumerate(bases)]
+    return ProductFeatures(grid, torch.cat(tables, -1), torch.cat(index, -1))

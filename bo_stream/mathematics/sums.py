@@ -147,8 +147,8 @@ class FeatureStatistics(SufficientStatistics):
         A, b = self._summed(rows.X, n, weights, weighted)
         return replace(
             self,
-            A=self.A + A,
-            b=self.b + b,
+            A=A.add_(self.A),
+            b=b.add_(self.b),
             yy=self.yy + (weighted * y).sum(-1),
             origin=origin,
             ld=self.ld - weights.log().sum(-1),

@@ -17,7 +17,7 @@ from bo_stream.mathematics.grid_evidence import (
     check_size,
     dropped_share,
 )
-from bo_stream.mathematics.grid_kernel import CholeskyRoot, Eigenbasis
+from bo_stream.mathematics.grid_kernel import CholeskyRoot, Eigenbasis, features_of
 from bo_stream.mathematics.joint import FeatureIntegral
 from bo_stream.mathematics.kernels import product_factors
 from bo_stream.mathematics.process import conditioned_on
@@ -176,7 +176,7 @@ def test_the_cheapest_route_is_taken(
     assert kind is None if roots is None else type(roots[0]) is kind
     features = own.process().basis
     compact = isinstance(getattr(features, "features", None), ProductFeatures)
-    assert compact is (kind is Eigenbasis and lengthscale == 2.0)
+    assert compact is (kind is Eigenbasis)
 
 
 def test_what_is_left_out_is_little_and_reported() -> None:
@@ -215,12 +215,17 @@ def test_as_much_is_kept_as_the_data_can_resolve() -> None:
 def test_the_share_dropped_is_that_of_the_prior_variance_at_the_nodes() -> None:
     grid = unit_grid(SIZES[2])
     (amplitude,), factors = product_factors(kernel("RBF", 2), grid.axes(torch.ones(1).double()), 1)
-    amplitude, K = amplitude.detach(), [factor[0].detach() for factor in factors]
-    whole, less = (Eigenbasis.of(grid, amplitude, K, share) for share in (0.0, 1e-3))
+    amplitude, spectra = (
+        amplitude.detach(),
+        [torch.linalg.eigh(factor[0].detach()) for factor in factors],
+    )
+    whole, less = (Eigenbasis.of(grid, amplitude, spectra, share) for share in (0.0, 1e-3))
     assert less.size < whole.size
 
     def lost(Z: Any) -> Any:
-        more, fewer = (basis.features.features(Z).square().sum(-1) for basis in (whole, less))
+        more, fewer = (
+            features_of(grid, [basis]).features(Z).square().sum(-1) for basis in (whole, less)
+        )
         return more - fewer
 
     assert (lost(points(200, 2, 9)) > -1e-12).all()
@@ -238,9 +243,12 @@ def test_statistics_under_an_eigenbasis(d: int) -> None:
     """From pairs of nodes as from the matrix; eigenvectors are left out."""
     own = Stream(kernel("RBF", d), SIZES[d])
     (amplitude,), factors = product_factors(own.kernel, own.state.grid.axes(own.X), 1)
-    K = [factor[0].detach() for factor in factors]
-    basis = Eigenbasis.of(own.state.grid, amplitude.detach(), K, 1e-4)
-    F = basis.whitened(torch.eye(basis.size, dtype=torch.float64))
+    spectra = [torch.linalg.eigh(factor[0].detach()) for factor in factors]
+    basis = Eigenbasis.of(own.state.grid, amplitude.detach(), spectra, 1e-4)
+    nodes = torch.cartesian_prod(
+        *(torch.linspace(0.0, 1.0, g, dtype=torch.float64) for g in SIZES[d])
+    )
+    F = features_of(own.state.grid, [basis]).features(nodes.reshape(-1, d))
     assert basis.size < own.state.grid.m
     stats, A = basis.under(own.state.statistics()[0]), matrix_of(own.state.A[0], SIZES[d])
     close(stats.A.tril(), (F.T @ A @ F).tril(), 1e-10)
@@ -298,4 +306,4 @@ def test_a_singular_kernel_matrix_is_a_failed_factorisation(value: float) -> Non
     """A fit steps back from hyperparameters that raise it; an IndexError would end the fit."""
     grid, singular = unit_grid((4,)), torch.full((4, 4), value, dtype=torch.float64)
     with pytest.raises(torch.linalg.LinAlgError):
-        Eigenbasis.of(grid, torch.tensor(1.0), [singular], 1e-9)
+        Eigenbasis.of(grid, torch.tensor(1.0), [torch.linalg.eigh(singular)], 1e-9)

@@ -5,7 +5,7 @@ import torch
 
 from bo_stream.errors import BoundsError
 from bo_stream.mathematics.grid import Grid, NodeFeatures, ProductFeatures
-from bo_stream.mathematics.grid_kernel import Eigenbasis
+from bo_stream.mathematics.grid_kernel import Eigenbasis, features_of
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 
 SIZES = {1: (5,), 2: (4, 6), 3: (6, 4, 5)}
@@ -55,14 +55,14 @@ def test_points_outside_are_refused_everywhere() -> None:
 
 def test_features_are_differentiable() -> None:
     own = grid(3, folded=True)
-    kernels = []
+    spectra = []
     for size in own.sizes:
         gap = torch.arange(size, dtype=torch.float64)
-        kernels.append((-0.2 * (gap - gap.unsqueeze(-1)).square()).exp())
-    basis = Eigenbasis.of(own, torch.tensor(2.0, dtype=torch.float64), kernels, 1e-3)
+        spectra.append(torch.linalg.eigh((-0.2 * (gap - gap.unsqueeze(-1)).square()).exp()))
+    basis = Eigenbasis.of(own, torch.tensor(2.0, dtype=torch.float64), spectra, 1e-3)
     assert basis.size < own.m
     nodes = torch.randn(own.m, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    for features in (basis.features, NodeFeatures(own, nodes)):
+    for features in (features_of(own, [basis]), NodeFeatures(own, nodes)):
         X = places(own)[:2, 2:].clone().requires_grad_(True)
         assert torch.autograd.gradcheck(features.features, (X,), eps=1e-6, atol=1e-6)
         assert torch.autograd.gradgradcheck(features.features, (X,), eps=1e-6, atol=1e-5)
