@@ -223,10 +223,9 @@ def botorch_posterior(
         transform: The outcome transform to undo.
         X: The raw points.
     """
-    if type(transform) is Standardize:
-        return GPyTorchPosterior(distribution(joint, noise, X.dtype, transform))
-    posterior = GPyTorchPosterior(distribution(joint, noise, X.dtype))
-    if transform is None:
+    standardized = transform if type(transform) is Standardize else None
+    posterior = GPyTorchPosterior(distribution(joint, noise, X.dtype, standardized))
+    if transform is None or standardized is not None:
         return posterior
     if X.dtype != torch.float64:
         transform = copy.deepcopy(transform).to(X)

@@ -82,22 +82,11 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
+def with_defaults(options: CommonOptions) -> dict[str, Any]:
     """The common options, with defaults for those left out.
 
     Modules that were built in inference mode are copied, because their parameters cannot be fitted.
-
-    Raises:
-        OptionError: for an unknown option.
     """
-    unknown = sorted(set(options) - set(_DEFAULTS))
-    if unknown:
-        known = ", ".join(inspect.signature(family).parameters)
-        raise OptionError(
-            f"options of {family.__name__}: {known}",
-            f"unknown {', '.join(unknown)}",
-            "Check the spelling.",
-        )
     given = {**_DEFAULTS, **options}
     for name, module in given.items():
         if isinstance(module, nn.Module) and any(p.is_inference() for p in module.parameters()):
@@ -108,7 +97,8 @@ def with_defaults(options: CommonOptions, family: type) -> dict[str, Any]:
 def publish_signature(family: type) -> None:
     """Let a constructor ``(self, train_X, ..., *, own, **common)`` take options by position too.
 
-    Data first, then the common options, then the family's own.
+    Data first, then the common options, then the family's own. The constructor raises an
+    OptionError for arguments that do not fit.
     """
     init = vars(family).get("__init__")
     if init is None:
@@ -122,14 +112,20 @@ def publish_signature(family: type) -> None:
     ]
     own = [p for p in given if p.kind is kinds.KEYWORD_ONLY and p.name not in _DEFAULTS]
     options = [*common, *(p.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for p in own)]
-    names, first = [p.name for p in options], len(data) - 1
+    signature = inspect.Signature([*data, *options])
 
     @wraps(init)
-    def construct(self: Any, *args: Any, **keywords: Any) -> None:
-        named = dict(zip(names, args[first:], strict=False))
-        init(self, *args[:first], *args[first + len(names) :], **named, **keywords)
+    def construct(*args: Any, **keywords: Any) -> None:
+        try:
+            given = signature.bind(*args, **keywords).arguments
+        except TypeError as error:
+            known = ", ".join(signature.parameters)
+            raise OptionError(
+                f"options of {family.__name__}: {known}", str(error), "Check the spelling."
+            ) from error
+        init(**given)
 
-    cast(Any, construct).__signature__ = inspect.Signature([*data, *options])
+    cast(Any, construct).__signature__ = signature
     kind = cast(Any, family)
     kind.__init__, kind.__signature__ = construct, inspect.Signature([*data[1:], *options])
 

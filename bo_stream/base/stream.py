@@ -304,20 +304,12 @@ class StreamBuffers(nn.Module):
         """Buffers of the stream with some parts replaced, of the given or a new version."""
         return StreamBuffers(replace(self.contents, **changes), version, self.count.device)
 
-    def _follow_buffers(self) -> None:
-        """Refer to the buffers again after torch has replaced them."""
-        held = dict(self.named_buffers(recurse=False, remove_duplicate=False))
-        self.contents = with_tensors(self.contents, held)
-
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the tensors, which are never cast."""
         super()._apply(lambda tensor: tensor.to(fn(tensor).device), recurse)
-        self._follow_buffers()
+        held = dict(self.named_buffers(recurse=False, remove_duplicate=False))
+        self.contents = with_tensors(self.contents, held)
         return self
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._follow_buffers()
 
 
 # -- results that are kept ------------------------------------------------------------------------
@@ -335,8 +327,6 @@ class Key:
         others: Further objects, compared by identity.
     """
 
-    __slots__ = ("others", "parts", "values", "version")
-
     def __init__(self, version: Version, modules: Sequence[Module] = (), *others: object) -> None:
         self.version, self.others = version, others
         self.parts = _parts(modules)
@@ -353,8 +343,6 @@ class Key:
             and all(a is b for a, b in zip(self.others, other.others, strict=True))
             and self.same_hyperparameters(other)
         )
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Derived(Generic[T]):

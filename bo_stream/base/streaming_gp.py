@@ -209,7 +209,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         train_Yvar: Tensor | None = None,
         **common: Unpack[options.CommonOptions],
     ) -> None:
-        given = options.with_defaults(common, type(self))
+        given = options.with_defaults(common)
         dim, outputs = units.sizes_of(train_X, train_Y)
         if outputs > 1 and not self.promises.multi_output:
             raise UnsupportedError(
@@ -507,19 +507,18 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         self._check_additive("merge")
         mine = self._layout()
         theirs = other._layout() if isinstance(other, type(self)) else None
-        if mine != theirs:
+        differ = [
+            name
+            for name in ("input_transform", "outcome_transform")
+            if not units.are_equal(getattr(self, name, None), getattr(other, name, None))
+        ]
+        if mine != theirs or differ:
             raise StateError(
-                f"a {type(self).__name__} of {mine}",
-                f"{theirs or type(other).__name__}",
-                "Build both streams with the same bounds, options and noise model.",
+                f"a {type(self).__name__} of {mine}, with equal transforms",
+                f"{theirs or type(other).__name__} {differ}",
+                "Build both streams with the same bounds, options and noise model, and hand both "
+                "one transform in eval mode.",
             )
-        for name in ("input_transform", "outcome_transform"):
-            if not units.are_equal(getattr(self, name, None), getattr(other, name, None)):
-                raise StateError(
-                    f"equal {name}s",
-                    "different ones",
-                    "Hand both streams one transform in eval mode.",
-                )
         merged = self.stream.contents.merged(other.stream.contents)
         self._replace(state=merged.state, count=merged.count, noise_sum=merged.noise_sum)
         return self
@@ -829,12 +828,6 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         if checkpoint.EXTRA not in saved and not full:
             return
         header = checkpoint.unpacked(saved.get(checkpoint.EXTRA))
-        if header.get("version") != checkpoint.STATE_VERSION:
-            raise StateError(
-                f"a state of version {checkpoint.STATE_VERSION}",
-                f"one of version {header.get('version')}",
-                "Load it with the release that saved it, or build the surrogate from the data.",
-            )
         if full:
             self._adopt(header)
         own = checkpoint.unpacked(checkpoint.packed(self._header()))
@@ -844,7 +837,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             raise StateError(
                 f"a state of {own}",
                 f"{header} (different: {', '.join(differs)})",
-                "Load it into a surrogate built as the saved one was.",
+                "Load it into a surrogate built as the saved one was, by the same release.",
             )
 
     def _adopt(self, header: Mapping[str, Any]) -> None:
