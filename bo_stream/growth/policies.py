@@ -443,9 +443,8 @@ class Prescribed(Capped):
                 f"{len(self.Zs)} sets",
                 "Give one set a batch, the constructor's included if it has data.",
             )
-        return FixedGrid(self.Zs[batch.index], max_points=self.max_points).select(
-            state, batch, kernel
-        )
+        grid = FixedGrid(self.Zs[batch.index], max_points=self.max_points)
+        return grid.select(state, batch, kernel)
 
 
 @dataclass(frozen=True)

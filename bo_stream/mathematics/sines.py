@@ -27,7 +27,7 @@ from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.priors import LogNormalPrior
 from torch import Size, Tensor
 
-from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.autograd import lasting_property
 from bo_stream.mathematics.expanded import Functions, ProductFunctions, SineTable
 from bo_stream.mathematics.kernels import Scaled, scaled
@@ -205,36 +205,20 @@ standardised outcomes."""
 
 
 class MainEffects(Kernel):
-    """Sum over the inputs of one Matern kernel of each, with a common lengthscale.
+    """Sum over the inputs of one Matern-9/2 kernel of each, with a common lengthscale.
 
-    Args:
-        nu: Smoothness, a whole number and a half: 0.5, 1.5 and so on. Under a small one the many
-            sines of main effects follow noise.
-        kwargs: Arguments of gpytorch's `Kernel`.
-
-    Raises:
-        InputError: for another smoothness.
+    Under a rougher one the many sines of main effects follow noise.
     """
 
     has_lengthscale = True
-
-    def __init__(self, nu: float = 4.5, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if not (nu > 0.0 and nu % 1.0 == 0.5):
-            raise InputError("nu = 0.5, 1.5, 2.5 or so on", f"{nu}", "Choose one of these.")
-        self.nu = nu
+    nu = 4.5
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """The kernel between two sets of points."""
         apart = x1 - x2 if diag else x1.unsqueeze(-2) - x2.unsqueeze(-3)
-        scale = self.lengthscale if diag else self.lengthscale.unsqueeze(-1)
-        r = math.sqrt(2.0 * self.nu) * (apart / scale).abs()
-        term = total = torch.ones_like(r)
-        p = round(self.nu - 0.5)
-        for i in range(p):  # the polynomial beside exp(-r)
-            term = term * r * (2.0 * (p - i) / ((2 * p - i) * (i + 1)))
-            total = total + term
-        value: Tensor = (-r).exp() * total
+        r = 3.0 * (apart / (self.lengthscale if diag else self.lengthscale.unsqueeze(-1))).abs()
+        polynomial = 1.0 + r * (1.0 + r * (3.0 / 7.0 + r * (2.0 / 21.0 + r / 105.0)))
+        value: Tensor = (-r).exp() * polynomial
         return value.sum(-1)
 
 

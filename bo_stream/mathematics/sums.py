@@ -294,13 +294,10 @@ class BufferedStatistics(FeatureStatistics, Generic[FEATURES]):
                 buffer had room for points of the other stream that are no longer held.
         """
         mine = self
-        if not mine.features.same_as(other.features):
-            if other.holds_all(others):
-                other = other.resummed(mine.features, others)
-            elif mine.holds_all(n):
-                mine = mine.resummed(other.features, n)
-            else:
-                raise StateError(*self.unlike)
+        if other.holds_all(others):
+            other = other.along(mine, others)
+        else:
+            mine = mine.along(other, n)
         new = super(BufferedStatistics, mine).merged_at(other, n, others)
         if other.holds_all(others):
             return new._holding(other.buffer[:others], n)

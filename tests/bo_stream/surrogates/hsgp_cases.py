@@ -36,7 +36,7 @@ def kernel(dim, kind="rbf", main=False):
     base.lengthscale, scaled.outputscale = number(SCALES[:dim]), number(1.7)
     if not main:
         return scaled
-    alone = ScaleKernel(MainEffects(1.5)).double()
+    alone = ScaleKernel(MainEffects()).double()
     alone.base_kernel.lengthscale, alone.outputscale = number(0.3), number(0.6)
     return scaled + alone
 

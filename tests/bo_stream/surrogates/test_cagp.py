@@ -185,7 +185,7 @@ def test_a_kernel_built_in_inference_mode_is_fitted_outside_of_it():
 
 def test_append_is_bordered_and_nothing_is_rebuilt():
     m = model(30, BlockSparse(6))
-    m.posterior(m.state.rows.X[:1])
+    m.fit(1)
     X, Y, _ = data(1, seed=4)
     with calls_of(CaGP._projected) as built:
         m.observe(X, Y)

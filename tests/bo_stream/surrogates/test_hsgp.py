@@ -75,7 +75,7 @@ def prior(dim, features, kind="rbf", main=False):
         for width in WIDTH[:dim]:
             scale = 0.3 / width
             squares = [(scale * math.pi * a / 1.5) ** 2 for a in range(1, 37)]
-            variances += [0.6 * scale * matern(1.5, 1, r) for r in squares]
+            variances += [0.6 * scale * matern(4.5, 1, r) for r in squares]
     variances = number(variances)
     return (lambda X, Z: (phi(X) * variances) @ phi(Z).mT), chosen
 
