@@ -178,7 +178,9 @@ def _evaluated(
     if search is None:
         return value, value(X, X)
     f = torch.from_numpy(search.scored(X.numpy(force=True))[0]).to(X)
-    if value_of(acquisition, search, X[f.argmax()].unsqueeze(0).to(bounds)) is None:
+    best = X[f.argmax()].unsqueeze(0)
+    own = float(search.of_all(best.numpy(force=True))[0][0])
+    if value_of(acquisition, search, best.to(bounds), own) is None:
         return value, value(X, X)
 
     def of_moments(X: Tensor, of: Tensor) -> Tensor:

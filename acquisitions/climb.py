@@ -26,7 +26,7 @@ LEAST, MOST = 0.1, 0.5
 SHORTEST = 1e-4
 """A climb ends where a shorter step than this share of the proposed one would be needed."""
 HOPE = 10.0
-"""The gain that is expected at most, in gains that the model of the function promises."""
+"""The gain that is expected at most, unless it is given."""
 TINY = 1e-300
 
 
@@ -62,7 +62,7 @@ def climb(
     unit: Array,
     evaluations: int,
     tolerance: float,
-    drop: bool = True,
+    hope: float = HOPE,
     of: np.ndarray | None = None,
 ) -> tuple[Array, Array]:
     """Local maxima from some starting points, by projected BFGS for all of them at once.
@@ -76,7 +76,8 @@ def climb(
         unit: ``D`` typical lengths of the function.
         evaluations: Largest number of calls of the function.
         tolerance: A climb ends where its model of the function promises a smaller gain.
-        drop: Whether climbs end that cannot be expected to lead to the highest value.
+        hope: The gain that is expected at most, in gains that the model of the function promises:
+            climbs end that cannot be expected to lead to the highest value.
         of: The function that each start climbs, where there are several: ``R`` numbers. Those of
             the points are then passed to ``function``, too.
 
@@ -113,9 +114,8 @@ def climb(
         found[rows], reached[rows] = x, f
         step, gain = _steps(within, unit, H, g, x, longest)
         live = (gain > tolerance) & (share > SHORTEST)
-        if drop:
-            np.maximum.at(best, labels[rows], f)
-            live &= f + HOPE * gain >= best[labels[rows]]
+        np.maximum.at(best, labels[rows], f)
+        live &= f + hope * gain >= best[labels[rows]]
         if not live.all():
             if not live.any():
                 break
@@ -154,15 +154,13 @@ def _update(H: Array, longest: Array, s: Array, y: Array) -> None:
     """BFGS's update of the inverse Hessians of the negative functions, in place."""
     sy, size = _inner(s, y), _inner(y, y)
     curved = (sy > 1e-10 * size) & (sy > 0.0)
-    if not curved.any():
-        return
     young = curved & (longest == FIRST)
     if young.any():
         H[young] *= (sy[young] / size[young])[:, None, None]
         longest[young] = LONGEST
-    s, y, rho = s[curved], y[curved], 1.0 / sy[curved]
-    Hy = _times(H[curved], y)
+    rho = curved / np.where(curved, sy, 1.0)  # none where the function is not concave
+    Hy = _times(H, y)
     share = rho[:, None] * s
     half = Hy - (0.5 * (1.0 + rho * _inner(y, Hy)))[:, None] * s
     cross = share[:, :, None] * half[:, None, :]
-    H[curved] -= cross + cross.transpose(0, 2, 1)
+    H -= cross + cross.transpose(0, 2, 1)

@@ -38,7 +38,6 @@ __all__ = [
     "Entropy",
     "IntegratedVariance",
     "LogImprovement",
-    "OfOnePoint",
     "Sampled",
     "Slopes",
     "UpperBound",
@@ -66,11 +65,9 @@ class Criterion(ABC):
     """A function of the joint moments of p points, better if larger.
 
     Attributes:
-        marginals: Whether the value of one point has a closed form in its mean and variance.
         logarithmic: Whether a difference of .001 is small whatever the unit of the outcome is.
     """
 
-    marginals: bool = False
     logarithmic: bool = True
 
     @property
@@ -100,7 +97,7 @@ class Criterion(ABC):
         return value.reshape(R, M)
 
     def marginal(self, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-        """Values of single points, ``p``, and the derivatives in mean and variance."""
+        """Values of single points alone, ``p``, and the derivatives in mean and variance."""
         value, (by_mean, by_variance, _) = self.value(mean[:, None], variance[:, None, None])
         return value, by_mean[:, 0], by_variance[:, 0, 0]
 
@@ -132,7 +129,7 @@ class Sampled(Criterion):
     """An average over samples of the largest of the points' utilities.
 
     Attributes:
-        base: Base samples, ``S x p``.
+        base: Base samples, ``S x p``; with none of them, the value of one point in closed form.
     """
 
     base: Array
@@ -144,6 +141,9 @@ class Sampled(Criterion):
 
     def value(self, mean: Array, C: Array, G: Array | None = None) -> tuple[Array, Slopes]:
         """As `Criterion`: O(S p^2) a set."""
+        if not len(self.base):
+            value, by_mean, by_variance = self.marginal(mean[:, 0], C[:, 0, 0])
+            return value, (by_mean[:, None], by_variance[:, None, None], None)
         L = factor(C)
         value, bar_mean, bar_L = self.of_factor(mean, L)
         return value, (bar_mean, through_factor(L, bar_L), None)
@@ -184,7 +184,6 @@ class UpperBound(Sampled):
     """
 
     beta: float
-    marginals = True
     logarithmic = False
 
     @property
@@ -243,11 +242,6 @@ class LogImprovement(Sampled):
     known: int = 0
     width: float = TAU_RELU
     spread: float = TAU_MAX
-
-    @property
-    def marginals(self) -> bool:  # type: ignore[override]
-        """Whether what is to be improved on is a number."""
-        return not self.known
 
     def of_factor(self, mean: Array, L: Array) -> tuple[Array, Array, Array]:
         """As `Sampled`."""
@@ -332,7 +326,6 @@ class Entropy(Criterion):
 
     noise: float
     scale: float = 1.0
-    marginals = True
 
     def value(self, mean: Array, C: Array, G: Array | None = None) -> tuple[Array, Slopes]:
         """As `Criterion`."""
@@ -361,29 +354,3 @@ class IntegratedVariance(Criterion):
         A = inverse.transpose(0, 2, 1) @ inverse
         AG = A @ cast(Array, G)
         return np.trace(AG, axis1=1, axis2=2) - self.total, (np.zeros_like(mean), -AG @ A, A)
-
-
-@dataclass(frozen=True)
-class OfOnePoint(Criterion):
-    """The closed form of one point.
-
-    Attributes:
-        of: A function that has one.
-    """
-
-    of: Criterion
-    marginals = True
-
-    @property
-    def logarithmic(self) -> bool:  # type: ignore[override]
-        """As the function."""
-        return self.of.logarithmic
-
-    def value(self, mean: Array, C: Array, G: Array | None = None) -> tuple[Array, Slopes]:
-        """As `Criterion`."""
-        value, by_mean, by_variance = self.marginal(mean[:, 0], C[:, 0, 0])
-        return value, (by_mean[:, None], by_variance[:, None, None], None)
-
-    def marginal(self, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-        """As `Criterion`."""
-        return self.of.marginal(mean, variance)

@@ -23,6 +23,7 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.get_sampler import get_sampler
 from botorch.sampling.normal import NormalMCSampler
 from gpytorch.distributions import MultivariateNormal
+from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
 from acquisitions.learning import NIPV, MaxVariance
@@ -30,7 +31,6 @@ from acquisitions.moments import (
     Entropy,
     IntegratedVariance,
     LogImprovement,
-    OfOnePoint,
     UpperBound,
 )
 from acquisitions.search import Search, Target
@@ -105,9 +105,10 @@ def _searched(acqf: Any, bounds: Tensor, q: int) -> tuple[Tensor, Tensor] | None
     if search is None:
         return None
     state = torch.get_rng_state()
-    X = torch.from_numpy(search.best()).to(bounds)
+    found, own = search.best()
+    X = torch.from_numpy(found).to(bounds)
     X = torch.minimum(torch.maximum(X, bounds[0]), bounds[1])
-    value = value_of(acqf, search, X)
+    value = value_of(acqf, search, X, own)
     if value is None:
         torch.set_rng_state(state)
         return None
@@ -126,14 +127,15 @@ def search_of(acqf: Any, bounds: Tensor, q: int) -> Search | None:
     return Search(process, target, _array(bounds), q)
 
 
-def value_of(acqf: Any, search: Search, X: Tensor) -> Tensor | None:
-    """The value at ``q x d`` points; None where that of the search is another one.
+def value_of(acqf: Any, search: Search, X: Tensor, own: float) -> Tensor | None:
+    """The value at ``q x d`` points; None where that of the search, its ``own``, is another one.
 
-    So it is of a function with constraints, or smoothed otherwise.
+    So it is of a function with constraints, or smoothed otherwise, which no attribute tells.
     """
-    value: Tensor = acqf(X.unsqueeze(0))[0]
-    own = float(search.of_all(_array(X).reshape(1, -1))[0][0])
     own = math.exp(own) if type(acqf) in IMPROVEMENTS else own
+    if type(acqf) in PLAIN:
+        return X.new_tensor(own)
+    value: Tensor = acqf(X.unsqueeze(0))[0]
     near = AGREES * (1.0 if search.target.criterion.logarithmic else search.process.scale)
     return value if math.isclose(own, float(value), rel_tol=AGREES, abs_tol=near) else None
 
@@ -146,8 +148,10 @@ OF_ONE = {ExpectedImprovement, LogExpectedImprovement, UpperConfidenceBound, Pos
 """Those of one point."""
 BOUNDS = {UpperConfidenceBound, qUpperConfidenceBound, PosteriorMean}
 """Upper bounds; the mean has no width."""
+PLAIN = OF_ONE | BOUNDS
+"""Those that take neither constraints nor ways of smoothing."""
 SEARCHED = {
-    *(OF_ONE | IMPROVEMENTS | BOUNDS),
+    *(PLAIN | IMPROVEMENTS),
     *(qLogExpectedImprovement, qLogNoisyExpectedImprovement, NIPV, MaxVariance),
 }
 
@@ -179,7 +183,7 @@ def _target(acqf: Any, process: ExpandedProcess, bounds: Tensor, q: int) -> Targ
             return None
         none = np.empty((0, 1))
         of = UpperBound(none, beta) if type(acqf) in BOUNDS else LogImprovement(none, best)
-        return Target(OfOnePoint(of), *held)
+        return Target(of, *held)
     z = _base_samples(acqf, bounds, q, len(ahead) + q + len(behind))
     if z is None:
         return None
@@ -193,7 +197,7 @@ def _target(acqf: Any, process: ExpandedProcess, bounds: Tensor, q: int) -> Targ
 def _base_samples(acqf: Any, bounds: Tensor, q: int, p: int) -> Array | None:
     """Base samples of p points, ``S x p``, as the acquisition function uses them."""
     zero = torch.zeros(1, p).to(bounds)
-    posterior = GPyTorchPosterior(MultivariateNormal(zero, torch.eye(p).to(bounds).unsqueeze(0)))
+    posterior = GPyTorchPosterior(MultivariateNormal(zero, DiagLinearOperator(zero + 1.0)))
     if acqf.sampler is None:
         acqf.sampler = get_sampler(posterior, acqf.sample_shape)
     sampler, plain = acqf.sampler, isinstance(acqf.objective, IdentityMCObjective)

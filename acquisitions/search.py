@@ -38,6 +38,8 @@ POOL, BEAMS = 64, 6
 """Number of points that sets are built of, and of sets."""
 SETS, JOINT = 4, 20
 """Number of sets that climb, and evaluations of their climb."""
+EVERY, HOPE = 1e9, 3.0
+"""Gains that peaks and sets are expected to have at most, in those that their models promise."""
 MANY = 12
 """Number of variables beyond which there are twice as many sets: many are local maxima."""
 APART = 0.4
@@ -71,8 +73,8 @@ class Target:
 
     @property
     def is_marginal(self) -> bool:
-        """Whether a single point has a value in closed form."""
-        return self.criterion.marginals and not len(self.before) + len(self.after)
+        """Whether a single point has a value in closed form, by its mean and variance."""
+        return self.sums is None and not len(self.before) + len(self.after)
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,8 @@ class Search:
     bounds: Array
     q: int
 
-    def best(self) -> Array:
-        """The best points found, ``q x d``."""
+    def best(self) -> tuple[Array, float]:
+        """The best points found, ``q x d``, and their value."""
         criterion, d = self.target.criterion, self.bounds.shape[1]
         X = shifted(self.bounds, OVERVIEW, torch.rand(d, dtype=torch.float64).numpy())
         score, mean, variance = self.scored(X)
@@ -102,11 +104,11 @@ class Search:
         spread = _apart(X / self._unit, score, POOL)
         first = spread[: PEAKS - BY_MEAN]
         first += [i for i in np.argsort(-mean)[:BY_MEAN].tolist() if i not in first]
-        peaks, heights = self._climbed(self.of_one, X[first], STEPS, gain, drop=False)
+        peaks, heights = self._climbed(self.of_one, X[first], STEPS, gain, EVERY)
         pool = np.concatenate([peaks, X[spread[: POOL - len(peaks)]]])
         sets = pool[self._greedy(pool, heights)].reshape(-1, self.q * d)
-        found, reached = self._climbed(self.of_all, sets, JOINT, gain)
-        return found[reached.argmax()].reshape(self.q, -1)
+        found, reached = self._climbed(self.of_all, sets, JOINT, gain, HOPE)
+        return found[reached.argmax()].reshape(self.q, -1), float(reached.max())
 
     def scored(self, X: Array) -> tuple[Array, Array, Array]:
         """About the values of `of_one` at ``p x d`` points; their means and variances."""
@@ -127,11 +129,11 @@ class Search:
         return SMALLEST * self.process.scale**2
 
     def _climbed(
-        self, function: Any, starts: Array, evaluations: int, tolerance: float, drop: bool = True
+        self, function: Any, starts: Array, evaluations: int, tolerance: float, hope: float
     ) -> tuple[Array, Array]:
         times = starts.shape[1] // self.bounds.shape[1]
         bounds, unit = np.tile(self.bounds, times), np.tile(self._unit, times)
-        return climb(function, starts, bounds, unit, evaluations, tolerance, drop)
+        return climb(function, starts, bounds, unit, evaluations, tolerance, hope)
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -153,8 +155,11 @@ class Search:
     def _of_sets(
         self, criterion: Criterion, X: Array, before: Array, after: Array
     ) -> tuple[Array, Array]:
-        fixed = [np.broadcast_to(points, (len(X), *points.shape)) for points in (before, after)]
-        moments = self.process.moments(np.concatenate([fixed[0], X, fixed[1]], 1), self.target.sums)
+        sets = X
+        if len(before) + len(after):
+            fixed = [np.broadcast_to(points, (len(X), *points.shape)) for points in (before, after)]
+            sets = np.concatenate([fixed[0], X, fixed[1]], 1)
+        moments = self.process.moments(sets, self.target.sums)
         value, slopes = criterion.value(moments.mean, moments.covariance, moments.sums)
         pulled = moments.pull(*slopes)[:, len(before) : len(before) + X.shape[1]]
         return value, pulled.reshape(len(X), -1)

@@ -22,7 +22,6 @@ from acquisitions.moments import (
     Entropy,
     IntegratedVariance,
     LogImprovement,
-    OfOnePoint,
     UpperBound,
     factor,
     log_gain,
@@ -126,8 +125,8 @@ def test_functions_of_one_point_are_botorchs(make: type) -> None:
     of_one, Z = make(surrogate(), 4.0), drawn(6, 1)
     none = np.empty((0, 1))
     of = UpperBound(none, 4.0) if make is UpperConfidenceBound else LogImprovement(none, 4.0)
-    check(of_one, OfOnePoint(of), Z, X[:0], X[:0])
-    value = value_and_gradient(OfOnePoint(LogImprovement(none, 4.0)), Z, X[:0], X[:0])[0]
+    check(of_one, of, Z, X[:0], X[:0])
+    value = value_and_gradient(LogImprovement(none, 4.0), Z, X[:0], X[:0])[0]
     wanted = ExpectedImprovement(surrogate(), 4.0)(Z)
     np.testing.assert_allclose(np.exp(value), wanted.detach().numpy(), rtol=1e-9)
 
