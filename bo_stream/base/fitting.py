@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import Changeable, FitMemory, StreamBuffers
 from bo_stream.errors import InputError, StateError
-from bo_stream.mathematics.data_evidence import Correlation, DataEvidence, GridCorrelation
+from bo_stream.mathematics.data_evidence import Correlations, DataEvidence, correlations_at
 from bo_stream.mathematics.kernels import Scaled, stationary
 from bo_stream.mathematics.shapes import Rows
 
@@ -329,7 +329,7 @@ class Selections:
         return cls([*zip(chosen[:n], chosen[n:-1], strict=True)], chosen[-1], priors)
 
 
-Correlated = Callable[[Rows, float], Correlation | GridCorrelation]
+Correlated = Callable[[Rows, float], Correlations]
 """From rows, and the smoothness of a kernel, to its correlations of them."""
 
 
@@ -338,7 +338,7 @@ def data_form(
     rows: Rows,
     coordinates: Coordinates,
     profile: bool,
-    correlated: Correlated = Correlation.of,
+    correlated: Correlated = correlations_at,
 ) -> ClosedForm | None:
     """The log evidence of rows plus log priors: O(n^3), in a tenth of the time of autograd.
 

@@ -6,7 +6,7 @@ For few observations the bookkeeping of autograd and modules costs several times
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,69 +19,52 @@ from bo_stream.mathematics.linalg import REPAIR
 from bo_stream.mathematics.radial import Array, RadialCovariance, radial
 from bo_stream.mathematics.shapes import Rows
 
-__all__ = ["Correlation", "DataEvidence", "GridCorrelation"]
+__all__ = ["Correlations", "DataEvidence", "correlations_at", "correlations_on"]
 
-Summed = Callable[[Array], Array]
-"""From ``M``, which is overwritten, to the sums of ``M dK`` for every log lengthscale."""
+Correlations = Callable[[Array], tuple[Array, Callable[[Array], Array]]]
+"""From ``d`` lengthscales to the matrix of a kernel of unit variance at some points, ``n x n``, and
+a function from M to the sums of ``M dK`` for every log lengthscale, ``d``."""
 
 
-@dataclass(frozen=True)
-class Correlation:
-    """A stationary kernel of unit variance at some points.
+def correlations_at(rows: Rows, nu: float) -> Correlations:
+    """Those of a stationary kernel: O(d n^2) each time.
 
-    Attributes:
-        X: Points, ``n x d``, near the origin.
+    Args:
+        rows: The points.
         nu: Smoothness, 1/2, 3/2 or 5/2; infinite for RBF.
     """
+    X = rows.X.numpy() - rows.X.numpy().mean(0)
 
-    X: Array
-    nu: float
-
-    @classmethod
-    def of(cls, rows: Rows, nu: float) -> Correlation:
-        """Those of rows."""
-        X = rows.X.numpy()
-        return cls(X - X.mean(0), nu)
-
-    def __call__(self, lengths: Array) -> tuple[Array, Summed]:
-        """The matrix, and its slopes: O(d n^2)."""
-        K, pull = RadialCovariance(1.0 / lengths, nu=self.nu).functions(self.X)(self.X)
+    def at(lengths: Array) -> tuple[Array, Callable[[Array], Array]]:
+        K, pull = RadialCovariance(1.0 / lengths, nu=nu).functions(X)(X)
         K.ravel()[:: len(K) + 1] = 1.0
-        return K, lambda M: -2.0 * np.einsum("nd,nd->d", self.X, pull(M))
+        return K, lambda M: -2.0 * np.einsum("nd,nd->d", X, pull(M))
+
+    return at
 
 
-@dataclass(frozen=True)
-class GridCorrelation:
-    """A kernel of unit variance on the nodes of a grid, a product, interpolated at some points.
+def correlations_on(grid: Grid, rows: Rows, nu: float) -> Correlations:
+    """Those of a product on the nodes of a grid, interpolated: O(d^2 n^2 + d g n^2) each time.
 
-    Attributes:
-        weights: Interpolation weights along each input, ``n x g``.
-        squares: Squared differences of the nodes along it, ``g x g``.
-        nu: Smoothness.
+    Args:
+        grid: The nodes.
+        rows: As for `correlations_at`.
+        nu: As for `correlations_at`.
     """
+    weights = [W.numpy() for W in grid.axes_at(rows.X).split(grid.sizes, -1)]
+    nodes = [h * np.arange(size) for h, size in zip(grid.step, grid.sizes, strict=True)]
+    squares = [np.subtract.outer(z, z) ** 2 for z in nodes]
 
-    weights: Sequence[Array]
-    squares: Sequence[Array]
-    nu: float
+    def factor(W: Array, squares: Array, length: float) -> tuple[Array, Slopes]:
+        r2 = squares * length**-2
+        T, falling = radial(r2.copy(), nu)
+        return mapped((T, lambda: 2.0 * falling * r2), lambda K: W @ K @ W.T)
 
-    @classmethod
-    def of(cls, grid: Grid, rows: Rows, nu: float) -> GridCorrelation:
-        """Those of rows on a grid."""
-        weights = [W.numpy() for W in grid.axes_at(rows.X).split(grid.sizes, -1)]
-        nodes = [h * np.arange(size) for h, size in zip(grid.step, grid.sizes, strict=True)]
-        return cls(weights, [np.subtract.outer(z, z) ** 2 for z in nodes], nu)
-
-    def __call__(self, lengths: Array) -> tuple[Array, Summed]:
-        """The matrix, and its slopes: O(d^2 n^2 + d g n^2)."""
-
-        def factor(W: Array, squares: Array, length: float) -> tuple[Array, Slopes]:
-            r2 = squares * length**-2
-            T, falling = radial(r2.copy(), self.nu)
-            return mapped((T, lambda: 2.0 * falling * r2), lambda K: W @ K @ W.T)
-
-        each = zip(self.weights, self.squares, lengths, strict=True)
-        K, pull = multiplied([factor(*part) for part in each])
+    def at(lengths: Array) -> tuple[Array, Callable[[Array], Array]]:
+        K, pull = multiplied([*map(factor, weights, squares, lengths)])
         return K, lambda M: pull(M).sum(0)
+
+    return at
 
 
 @dataclass(frozen=True)
@@ -89,12 +72,12 @@ class DataEvidence:
     """The log evidence of targets of one output, with its gradient.
 
     Attributes:
-        correlation: The kernel but for its variance.
+        correlations: The kernel but for its variance.
         y: Targets, ``n``.
         r: Noise variances before the scale, ``n``.
     """
 
-    correlation: Correlation | GridCorrelation
+    correlations: Correlations
     y: Array
     r: Array
 
@@ -109,7 +92,7 @@ class DataEvidence:
             torch.linalg.LinAlgError: if the covariance is not positive definite.
         """
         variance, scale = np.exp(logs[-2:])
-        K, slopes = self.correlation(np.exp(logs[:-2]))
+        K, slopes = self.correlations(np.exp(logs[:-2]))
         L = factored(variance * K, scale * self.r, REPAIR, REPAIR)
         ones, each = dpotrs(L, np.stack([np.ones_like(self.y), self.y]).T, lower=1)[0].T
         best = float(ones @ self.y) / float(ones.sum()) if mean is None else mean

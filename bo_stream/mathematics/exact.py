@@ -269,27 +269,22 @@ def maximised(
         most: Maximum number of evaluations over all starts; None for no limit.
         options: ``maxiter``, ``factr`` and ``pgtol`` of `scipy.optimize.fmin_l_bfgs_b`.
     """
-    low, high = bounds
-    best, highest, reached = np.clip(starts[0], low, high), -math.inf, math.inf
-    evaluations, converged = 0, False
+    seen, ends, limits = list[tuple[float, Array]](), list[tuple[float, bool]](), [*bounds.T]
 
     def negative(theta: Array) -> tuple[float, Array]:
-        nonlocal best, highest, evaluations
-        if evaluations == most:
+        if len(seen) == most:
             raise StopIteration
-        evaluations += 1
         value, gradient = function(theta)
-        if value > highest:
-            best, highest = theta.copy(), value
+        seen.append((-math.inf if math.isnan(value) else value, theta.copy()))
         return -value, -gradient
 
-    for start in starts:
-        within = np.clip(start, low, high)
-        try:
-            _, loss, about = fmin_l_bfgs_b(negative, within, bounds=[*bounds.T], **options)
-        except StopIteration:
-            converged = False
-            break
-        if loss < reached:
-            reached, converged = loss, about["warnflag"] == 0
-    return Maximum(best, highest, evaluations, converged)
+    try:
+        for start in starts:
+            within = np.clip(start, *bounds)
+            _, loss, about = fmin_l_bfgs_b(negative, within, bounds=limits, **options)
+            ends.append((loss, about["warnflag"] == 0))
+        converged = min(ends)[1]
+    except StopIteration:
+        converged = False
+    value, best = max(seen, key=lambda pair: pair[0])
+    return Maximum(best, value, len(seen), converged)

@@ -49,7 +49,7 @@ from bo_stream.mathematics.computation_aware import (
     cross_product,
     neighbours,
 )
-from bo_stream.mathematics.data_evidence import Correlation
+from bo_stream.mathematics.data_evidence import correlations_at
 from bo_stream.mathematics.exact import maximised
 from bo_stream.mathematics.kernels import frozen_kernel
 from bo_stream.mathematics.linalg import REPAIR, bordered
@@ -243,7 +243,7 @@ class CaGP(StreamingGP[CaGPState]):
         """The data; the bound is their evidence if there are as many actions."""
         state, follows = self.state, self.actions.follows_hyperparameters
         exact = not follows and state.S.num_actions == len(state.rows)
-        return state.rows, Correlation.of if exact else None
+        return state.rows, correlations_at if exact else None
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """The bound for the actions of the state."""

@@ -21,7 +21,7 @@ from bo_stream.base.fitting import Correlated
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, S, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError, check_choice
-from bo_stream.mathematics.data_evidence import Correlation
+from bo_stream.mathematics.data_evidence import correlations_at
 from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.kernels import CategoricalMatern, cross_kernel, frozen_kernel
 from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
@@ -119,7 +119,7 @@ class ExactGP(DataGP[Rows]):
         return state
 
     def _rows_of_fit(self) -> tuple[Rows, Correlated]:
-        return self.state, Correlation.of
+        return self.state, correlations_at
 
 
 class MaternGP(DataGP[S]):

@@ -24,7 +24,7 @@ from bo_stream.base.streaming_gp import Promises, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError, whole_number
 from bo_stream.growth import VIPS, Covering, GrowthPolicy
 from bo_stream.growth.policies import checked_policy, inducing_points, selected_update
-from bo_stream.mathematics.data_evidence import Correlation
+from bo_stream.mathematics.data_evidence import correlations_at
 from bo_stream.mathematics.evidence import covariance_evidence
 from bo_stream.mathematics.inducing import (
     Batch,
@@ -80,7 +80,7 @@ class InducingGP(StreamingGP[P]):
         return {**super()._sizes(), "p": len(self._numbers())}
 
     def _rows_of_fit(self) -> tuple[Rows, Correlated]:
-        return self.state.sample[lowest(self.state.rank, EVIDENCE_ROWS)], Correlation.of
+        return self.state.sample[lowest(self.state.rank, EVIDENCE_ROWS)], correlations_at
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Exact log evidence of the sample of rows, with gradients in closed form: O(600^3)."""

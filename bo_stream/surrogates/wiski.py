@@ -34,7 +34,7 @@ from bo_stream.errors import (
     UnsupportedError,
     whole_number,
 )
-from bo_stream.mathematics.data_evidence import GridCorrelation
+from bo_stream.mathematics.data_evidence import correlations_on
 from bo_stream.mathematics.grid import Grid, GridState, pair_count
 from bo_stream.mathematics.grid_evidence import (
     LAST,
@@ -190,7 +190,7 @@ class WISKI(FeatureGP[GridState]):
             return None, None
         product = is_product(self.covar_module, self._dim)
         exact = product and takes_data(state, n, product) and float(state.weight) == n
-        return state.buffer[:n], partial(GridCorrelation.of, state.grid) if exact else None
+        return state.buffer[:n], partial(correlations_on, state.grid) if exact else None
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4)."""

@@ -14,7 +14,12 @@ from torch import Tensor
 
 from bo_stream import WISKI, CaGP, ExactGP, OnlineSGPR
 from bo_stream.base.fitting import AscentObjective, Coordinates, log_prior
-from bo_stream.mathematics.data_evidence import Correlation, DataEvidence, GridCorrelation
+from bo_stream.mathematics.data_evidence import (
+    Correlations,
+    DataEvidence,
+    correlations_at,
+    correlations_on,
+)
 from bo_stream.mathematics.evidence import log_evidence
 from bo_stream.mathematics.grid import Grid
 from bo_stream.mathematics.shapes import Rows
@@ -29,8 +34,8 @@ def rows(n: int = 14) -> Rows:
     return Rows(X, Y, 0.5 + torch.rand(1, n, generator=generator).double())
 
 
-def evidence(correlation: Correlation | GridCorrelation, data: Rows) -> DataEvidence:
-    return DataEvidence(correlation, data.y.numpy(), data.r.numpy())
+def evidence(correlations: Correlations, data: Rows) -> DataEvidence:
+    return DataEvidence(correlations, data.y.numpy(), data.r.numpy())
 
 
 @pytest.mark.parametrize("mean", [None, 0.2])
@@ -43,7 +48,7 @@ def test_value_and_gradient(nu: float, mean: float | None) -> None:
     C = kernel(data.X).to_dense() + np.exp(-1.5) * torch.diag(data.r)
     L, known = torch.linalg.cholesky(C)[None], None if mean is None else torch.tensor([mean])
     expected, best = log_evidence(L, data.Y, known)
-    function = evidence(Correlation.of(data, nu), data)
+    function = evidence(correlations_at(data, nu), data)
     value, gradient, found = function(LOGS, mean)
     assert abs(value - float(expected.detach())) < 1e-6  # roots of rounded distances
     assert best is None or abs(float(best) - found) < 1e-10
@@ -59,9 +64,9 @@ def test_on_a_grid() -> None:
     kernel.lengthscale = torch.tensor(LOGS[:2]).exp()
     dense = torch.zeros(len(data), grid.m).double().scatter_add(1, W.index, W.weight)
     K = dense @ kernel(nodes).to_dense() @ dense.T
-    correlation = GridCorrelation.of(grid, data, np.inf)
-    assert np.abs(correlation(np.exp(LOGS[:2]))[0] - K.detach().numpy()).max() < 1e-10
-    function = evidence(correlation, data)
+    correlations = correlations_on(grid, data, np.inf)
+    assert np.abs(correlations(np.exp(LOGS[:2]))[0] - K.detach().numpy()).max() < 1e-10
+    function = evidence(correlations, data)
     assert np.abs(function(LOGS, None)[1] - slopes(function, None)).max() < 1e-7
 
 
