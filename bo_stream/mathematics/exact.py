@@ -36,7 +36,6 @@ __all__ = [
     "Priors",
     "Solved",
     "Targets",
-    "correlations",
     "factored",
     "less_outer",
     "maximised",
@@ -49,11 +48,6 @@ MOST = 1e-4
 """Largest jitter of correlations."""
 TINY = 1e-300
 """Smallest S: targets may all be equal."""
-
-
-def correlations(X: Array, scales: Array, cat_dims: Sequence[int] = ()) -> Array:
-    """Those of points ``n x d`` with each other, ``n x n``."""
-    return RadialCovariance(1.0 / scales, categories=tuple(cat_dims)).matrix(X)
 
 
 def factored(R: Array, noise: Array | float, most: float = MOST, least: float = LEAST) -> Array:
@@ -233,7 +227,8 @@ class Evidence:
 
     def solved_at(self, theta: Array) -> Solved:
         """Mean, variance and weights under some parameters."""
-        R = correlations(self.X, np.exp(theta[: self.X.shape[1]]), self.cat_dims)
+        inverse = np.exp(-theta[: self.X.shape[1]])
+        R = RadialCovariance(inverse, categories=self.cat_dims).matrix(self.X)
         return solved(R, self.noise_at(theta), self.targets_at(theta).w, self.priors.k)
 
 

@@ -475,9 +475,8 @@ class ExpandedProcess:
         return (X - self.low) / self.width
 
     def _means(self, B: Array) -> Array:
-        mean: Array = self.scale * (B @ self.process.alpha)
-        mean += self.shift + self.scale * self.process.constant
-        return mean
+        mean: Array = self.process.constant + B @ self.process.alpha
+        return self.shift + self.scale * mean
 
     def marginals(self, X: Array) -> tuple[Array, Array]:
         """Means and variances at points ``p x d``, ``p`` each: O(r^2) a point.
@@ -585,10 +584,7 @@ class LatentProcess:
 def _grouped(A: Array, B: Array, R: int) -> Array:
     """``A B'`` within each of R batches of rows, ``R x q x q``."""
     A, B = (rows.reshape(R, len(rows) // R, -1) for rows in (A, B))
-    if A.shape[1] == 1:
-        return np.einsum("rqf,rqf->rq", A, B)[..., None]
-    product: Array = A @ B.transpose(0, 2, 1)
-    return product
+    return A @ B.transpose(0, 2, 1)
 
 
 def _spread(M: Array, rows: Array) -> Array:

@@ -30,10 +30,10 @@ from bo_stream.mathematics.exact import (
     Priors,
     Solved,
     Targets,
-    correlations,
     maximised,
     solved,
 )
+from bo_stream.mathematics.radial import RadialCovariance
 from bo_stream.mathematics.shapes import Rows
 from bo_stream.surrogates.exact import MaternGP
 
@@ -207,7 +207,7 @@ class TrustRegionGP(MaternGP[regions.TrustRegionState]):
         lengthscales, _, ratio = self._values()
         parts = window.X, lengthscales, ratio * window.r, window.y
         X, scales, noise, y = (t.numpy(force=True) for t in parts)
-        return solved(correlations(X, scales), noise, y, k=0.0)
+        return solved(RadialCovariance(1.0 / scales).matrix(X), noise, y, k=0.0)
 
     # -- hyperparameters -------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class TrustRegionGP(MaternGP[regions.TrustRegionState]):
         search = Evidence(U.numpy(force=True), Targets(y.numpy(force=True)), priors)
         found = maximised(search, priors.bounds, starts, max_evals, **ASCENT)
         theta, scales, noise = found.theta, np.exp(found.theta[:-1]), math.exp(found.theta[-1])
-        R = correlations((rows.X / width).numpy(force=True), scales)
+        R = RadialCovariance(1.0 / scales).matrix((rows.X / width).numpy(force=True))
         about = solved(R, noise, rows.y.numpy(force=True), k=0.0)
         lengthscales = torch.from_numpy(scales).to(width) * width
         self._set_values(lengthscales, about.variance, noise, about.mean)

@@ -13,7 +13,8 @@ from acquisitions.trust_region import region_samples
 from bo_stream import ExactGP, TrustRegionGP
 from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.errors import UnsupportedError
-from bo_stream.mathematics.exact import correlations, solved
+from bo_stream.mathematics.exact import solved
+from bo_stream.mathematics.radial import RadialCovariance
 from bo_stream.mathematics.region import (
     Geometry,
     RegionDraws,
@@ -111,7 +112,7 @@ def dense(X, Z):
 
 def factored(X, Y, ratios):
     """The window's factor, mean and amplitude."""
-    R = correlations((X - X.mean(0)).numpy(), LENGTHS.numpy())
+    R = RadialCovariance(1.0 / LENGTHS.numpy()).matrix((X - X.mean(0)).numpy())
     return solved(R, ratios.numpy(), Y.numpy(), k=0.0)
 
 
