@@ -27,12 +27,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
-from botorch.optim.closures.core import ForwardBackwardClosure
 from gpytorch.constraints import Interval
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
@@ -652,13 +651,6 @@ class StreamMLL(MarginalLogLikelihood):
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Evidence (or bound) plus log priors."""
         return self.model._objective(profile_mean=False)[0] + log_prior(self.model)
-
-    def climb(self, optimizer: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        """Run one of BoTorch's optimizers, on the negative objective."""
-        parameters = {n: p for n, p in self.named_parameters() if p.requires_grad}
-        self.train()
-        optimizer(self, closure=ForwardBackwardClosure(lambda: -self(), parameters), **options)
-        self.eval()
 
 
 def check_evaluations(max_evals: int | None) -> None:

@@ -231,15 +231,12 @@ def from_plain(option: str, policy: Any) -> Any:
     kind = kinds.get(_plain_name(name))
     if kind is None:
         raise InputError(f"the name of {option}, one of {', '.join(kinds)}", repr(name), "Choose.")
-    signature = inspect.signature(kind)
-    try:
-        signature.bind(**rest)
-    except TypeError as error:
-        known = ", ".join(signature.parameters)
-        got = str(error).removeprefix("got ")
-        raise InputError(f"the options {known} of {name!r}", got, "Correct it.") from error
     inner = {key: from_plain(option, one) for key, one in rest.items() if isinstance(one, Mapping)}
-    return kind(**{**rest, **inner})
+    try:
+        return kind(**{**rest, **inner})
+    except TypeError as error:
+        known = ", ".join(inspect.signature(kind).parameters)
+        raise InputError(f"the options {known} of {name!r}", str(error), "Correct it.") from error
 
 
 def to_plain(value: Any) -> Any:

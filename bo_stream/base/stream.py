@@ -19,7 +19,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ContextDecorator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -131,10 +131,10 @@ def all_or_nothing(method: Callable[Concatenate[M, P], R]) -> Callable[Concatena
     their steps are undone too.
     """
 
+    @exclusive
     @wraps(method)
     def change(self: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self._lock.during(_attempt, method, self, args, kwargs)
-        return result
+        return _attempt(method, self, args, kwargs)
 
     return change
 
@@ -176,29 +176,28 @@ def _nothing() -> None:
 # -- the stream -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
 class Version:
     """The identity of a state: every change creates a new one; a copy of the state keeps it.
 
-    Args:
-        before: The version that became this one by absorbing a batch; None after other changes.
-        batch: That batch.
+    Attributes:
+        root: The last change other than by absorbing a batch.
+        batches: The batches absorbed since.
     """
 
-    def __init__(self, before: Version | None = None, batch: Rows | None = None) -> None:
-        self.before, self.batch = before, batch
-        self.points: int = 0 if before is None or batch is None else before.points + len(batch)
+    root: object = field(default_factory=object)
+    batches: tuple[Rows, ...] = ()
 
     def absorbing(self, batch: Rows, most: int) -> Version:
         """The version after a batch. At most ``most`` points are held in a row."""
-        few = self.points + len(batch) <= most
-        return Version(self, batch) if few else Version()
+        batches = (*self.batches, batch)
+        return Version(self.root, batches) if sum(map(len, batches)) <= most else Version()
 
-    def since(self, other: Version) -> list[Rows] | None:
+    def since(self, other: Version) -> Sequence[Rows] | None:
         """The batches absorbed since another version; None if this is not known."""
-        if self is other:
-            return []
-        earlier = None if self.before is None else self.before.since(other)
-        return None if earlier is None or self.batch is None else [*earlier, self.batch]
+        n, mine = len(other.batches), self.batches
+        known = self.root is other.root and n <= len(mine)
+        return mine[n:] if known and all(map(operator.is_, mine, other.batches)) else None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Version:
         return self

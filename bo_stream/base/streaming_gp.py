@@ -29,17 +29,16 @@ from typing import (
     Generic,
     NamedTuple,
     NoReturn,
-    Protocol,
     Self,
     Unpack,
     cast,
-    runtime_checkable,
 )
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.models.transforms.outcome import Standardize
+from botorch.optim.closures.core import ForwardBackwardClosure
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.posteriors.transformed import TransformedPosterior
 from botorch.utils.datasets import SupervisedDataset
@@ -126,14 +125,6 @@ S = TypeVar("S", bound="DataclassInstance", covariant=True, default="DataclassIn
 """The state of a family: a dataclass of tensors (`bo_stream.mathematics.shapes`). Covariant,
 although methods take it: only the surrogate itself passes it to them."""
 F = TypeVar("F", bound=FeatureStatistics, covariant=True, default=FeatureStatistics)
-
-
-@runtime_checkable
-class Rescalable(Protocol):
-    """A state that can be re-expressed in other units of the outcomes."""
-
-    def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """The state for targets ``(y - shift) / factor``, and known noise to match."""
 
 
 ROUNDS = 2
@@ -339,13 +330,14 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         factor: Tensor,
     ) -> S:
         """The state for targets ``(y - shift) / factor`` (both ``o``), with noise to match."""
-        if not isinstance(state, Rescalable):
+        rescaled = getattr(state, "rescaled", None)
+        if rescaled is None:
             raise UnsupportedError(
                 "a family whose state can be re-expressed in other units",
                 type(self).__name__,
                 "Keep the Standardize it was built with, or rebuild it from the data.",
             )
-        return state.rescaled(shift, factor, self.noise_mode != "learned")
+        return cast(S, rescaled(shift, factor, self.noise_mode != "learned"))
 
     def _layout(self) -> dict[str, Any]:
         """Properties that a saved state must share to be loaded; families add to it."""
@@ -657,11 +649,14 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
                 "no closure", "a user's closure", "Change priors or pass an optimizer instead."
             )
         options = optimizer_kwargs or {}
-        objective = mll if isinstance(mll, StreamMLL) else self.make_mll()
         if optimizer is None:
             self.fit(options.get("max_evals", options.get("options", {}).get("maxiter")))
         else:
-            objective.climb(optimizer, options)
+            objective = mll if isinstance(mll, StreamMLL) else self.make_mll()
+            free = {n: p for n, p in objective.train().named_parameters() if p.requires_grad}
+            optimizer(
+                objective, closure=ForwardBackwardClosure(lambda: -objective(), free), **options
+            )
             self._hyperparameters_changed()
         return mll.eval()
 
