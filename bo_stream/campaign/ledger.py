@@ -43,8 +43,8 @@ class Ledger:
     @property
     def current(self) -> Settings:
         """The settings for the outcomes so far: without a budget it begins as a small campaign."""
-        known, later = min(log.size for log in self.history.logs.values()), self.settings.after
-        return self.settings if later is None or known < later.start else later
+        known = self.history.num_told
+        return [one for one in self.settings.stages if one.start <= known][-1]
 
     def record(self, event_after: Callable[[TrialHistory], Event | None]) -> Event:
         """Store the event that follows from all trials in the store; an empty one is not stored."""

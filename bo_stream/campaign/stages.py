@@ -45,17 +45,16 @@ def stages_of(
     """
     from acquisitions.rule import REGISTRY  # not at the top: a circle
 
-    surrogate = surrogate if settings.surrogate == begun.surrogate else None
-    acquisition = acquisition if settings.acquisition == begun.acquisition else None
-    feasible = settings.feasible(constraints)
-    make, rule = _surrogate(settings, surrogate), _rule(settings, feasible, acquisition)
-    family = _name(surrogate, settings.surrogate)
-    search = REGISTRY.get(_name(acquisition, settings.acquisition) or "")
-    ours = family in OURS and search is not None and search.ours and not feasible.callables
-    stages = [Stage(make, settings.fit, rule, settings.start, ours)]
-    if settings.after is None:
-        return stages
-    return [*stages, *stages_of(begun, None, None, constraints, settings.after)]
+    feasible, stages = settings.feasible(constraints), list[Stage]()
+    for one in settings.stages:
+        family = surrogate if one.surrogate == begun.surrogate else None
+        search = acquisition if one.acquisition == begun.acquisition else None
+        make, rule = _surrogate(one, family), _rule(one, feasible, search)
+        entry = REGISTRY.get(_name(search, one.acquisition) or "")
+        ours = _name(family, one.surrogate) in OURS and entry is not None and entry.ours
+        named = ours and not feasible.callables
+        stages.append(Stage(make, one.fit, rule, one.start, named))
+    return stages
 
 
 def check_choices(settings: Settings, choices: Choices) -> None:

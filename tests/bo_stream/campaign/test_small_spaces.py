@@ -27,7 +27,7 @@ TWO = {"p": "maximise", "q": "minimise"}
 def test_defaults_model_categories(goal: Any, failures: Any, constraints: Any, budget: Any) -> None:
     given: dict[str, Any] = {"failures": failures, "constraints": constraints, "budget": budget}
     settings: Settings = Settings.of(SIX, Choices.read({"goal": goal, **given}))
-    for one in (settings, settings.after or settings):
+    for one in settings.stages:
         assert one.surrogate is not None and one.surrogate["name"] in WITH_CATEGORIES
 
 
