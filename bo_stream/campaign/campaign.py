@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import pandas as pd
 
 from bo_stream.campaign import figures, found
-from bo_stream.campaign import history as events
 from bo_stream.campaign.constraints import InputConstraint
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.frames import (
@@ -30,7 +29,16 @@ from bo_stream.campaign.frames import (
     read_told,
     trials_frame,
 )
-from bo_stream.campaign.history import ENQUEUED, Decision, Event, NewTrials, Trial, TrialHistory
+from bo_stream.campaign.history import (
+    ENQUEUED,
+    Decision,
+    Event,
+    NewTrials,
+    Trial,
+    TrialHistory,
+    asked_event,
+    changed_ids,
+)
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.goals import Failures, Goals
 from bo_stream.campaign.run import run_campaign
@@ -295,7 +303,7 @@ class Campaign:
         self._begun = begun, surrogate, acquisition, constraints
         kept = begun.surrogate, begun.acquisition, *begun.constraints
         if None in kept or surrogate is not None or acquisition is not None:
-            self._synced()  # or refuse what no store can hold
+            self.state.sync()  # or refuse what no store can hold
 
     @cached_property
     def state(self) -> CampaignState:
@@ -408,7 +416,7 @@ class Campaign:
 
         def enqueued(history: TrialHistory) -> Event:
             inputs, places = read_new_trials(frame, self.space, history)
-            return events.asked_event(history, (), NewTrials(inputs, places), ENQUEUED)
+            return asked_event(history, (), NewTrials(inputs, places), ENQUEUED)
 
         event = self._record(enqueued)
         return self._asked([row[0] for row in event["trials"]])
@@ -441,7 +449,7 @@ class Campaign:
         def told(history: TrialHistory) -> Event | None:
             return read_told(frame, self.space, self.settings.outcomes, history)
 
-        ids = events.changed_ids(self._record(told))
+        ids = changed_ids(self._record(told))
         if far := far_outcomes(self.ledger.history, self.settings.outcomes, ids):
             warnings.warn(
                 f"The outcomes of trials {', '.join(map(str, far))} are hundreds of interquartile "
@@ -661,7 +669,7 @@ class Campaign:
             return found.front(self._refreshed())
         from bo_stream.campaign.results import front  # not at the top: it imports torch
 
-        return front(self._synced(), of, feasible)
+        return front(self.state.sync(), of, feasible)
 
     def hypervolume(self) -> tuple[float, dict[str, float]] | None:
         """Hypervolume of `front`, and the outcomes that it is measured from.
@@ -711,7 +719,7 @@ class Campaign:
         """
         from bo_stream.campaign.results import recommend  # not at the top: it imports torch
 
-        return recommend(self._synced(), n, feasible)
+        return recommend(self.state.sync(), n, feasible)
 
     def predict(
         self, frame: pd.DataFrame | Mapping[str, Any], *, noise: bool = False
@@ -736,7 +744,7 @@ class Campaign:
         """
         from bo_stream.campaign.results import predict  # not at the top: it imports torch
 
-        return predict(self._synced(), frame, noise=noise)
+        return predict(self.state.sync(), frame, noise=noise)
 
     def plot(self, title: str | None = None, optimum: float | None = None) -> Figure:
         """A picture of all outcomes and the best so far, or of the front of several objectives.
@@ -763,11 +771,6 @@ class Campaign:
         self.ledger.refresh()
         return self.ledger
 
-    def _synced(self) -> CampaignState:
-        """The current state, with what is new in the store."""
-        self.state.sync()
-        return self.state
-
     def _end(
         self,
         ids: Any,
@@ -788,8 +791,8 @@ class Campaign:
                     f"{done}, told before",
                     "Leave them out, or withdraw() them.",
                 )
-            new = [(trial.id, reason) for trial in trials if trial.status != status]
-            return events.ended_event(status, new) if new else None
+            new = [[trial.id, reason] for trial in trials if trial.status != status]
+            return {"kind": status, "reasons": new} if new else None
 
         self._record(ended)
 
@@ -801,7 +804,7 @@ class Campaign:
         event = self.ledger.record(event_after)
         if "state" in vars(self):
             self.state.follow()
-        ids = events.changed_ids(event)
+        ids = changed_ids(event)
         if self._callbacks and ids:
             trials = [self.ledger.history.trials[id] for id in ids]
             frame = trials_frame(trials, self.space, self.settings.outcomes)
@@ -818,7 +821,9 @@ class Campaign:
             stages_of(*self._begun, settings)  # or refuse
             if settings.surrogate is not None:
                 check_surrogate(settings)
-            return events.changed_event(self.settings.to_dict(), settings.to_dict())
+            before, after = self.settings.to_dict(), settings.to_dict()
+            new = {name: value for name, value in after.items() if value != before[name]}
+            return {"kind": "changed", "settings": new} if new else None
 
         self._record(event)
 
@@ -829,7 +834,14 @@ class Campaign:
         enqueued = before.enqueued[:q]
         proposal, count = None, q - len(enqueued)
         if count:
-            count = self._within_budget(count, before, budget, refuse=not enqueued)
+            limit = self.budget if budget is None else budget
+            count = int(min(count, _left(limit, before)))
+            if not count and not enqueued:
+                raise BudgetError(
+                    f"fewer trials in campaign {self.ledger.name!r} than its budget of {limit}",
+                    f"{len(before.trials)}",
+                    "The budget is used up. Ask while campaign.remaining > 0, or raise the budget.",
+                )
         if count:
             self.state.update(count)
             proposal = self.state.propose(count)
@@ -837,25 +849,11 @@ class Campaign:
         def asked(history: TrialHistory) -> Event | None:
             if _overtaken(before, history, enqueued):
                 return None
-            return events.asked_event(history, enqueued, proposal, by)
+            return asked_event(history, enqueued, proposal, by)
 
         if not self._record(asked):
             return None
         return [*(trial.id for trial in enqueued), *before.next_ids(count)]
-
-    def _within_budget(
-        self, q: int, history: TrialHistory, budget: int | None, refuse: bool
-    ) -> int:
-        """How many of q trials the budget allows; none are refused."""
-        budget = self.budget if budget is None else budget
-        remaining = _left(budget, history)
-        if remaining <= 0 and refuse:
-            raise BudgetError(
-                f"fewer trials in campaign {self.ledger.name!r} than its budget of {budget}",
-                f"{len(history.trials)}",
-                "The budget is used up. Ask while campaign.remaining > 0, or raise the budget.",
-            )
-        return int(min(q, remaining))
 
     def _asked(self, ids: Iterable[int]) -> pd.DataFrame:
         """Trials as a frame, after the callbacks were called with them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from itertools import chain
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -36,12 +36,13 @@ class CampaignState:
 
     # -- following the store ---------------------------------------------------------------------
 
-    def sync(self) -> None:
-        """Read what is new in the store: snapshots of other processes, then events."""
+    def sync(self) -> Self:
+        """The state, with what is new in the store: snapshots of other processes, then events."""
         if self.store.durable and self.store.newest_snapshot(self.ledger.name) > self._snapshot:
             self._load_snapshot()
         self.ledger.refresh()
         self.follow()
+        return self
 
     def follow(self) -> None:
         """Take over changed settings, and let the surrogates observe the new outcomes."""

@@ -39,9 +39,6 @@ TARGETS = 1024
 ROUNDING = 1e-6
 """How far, in widths of the space, a proposed point may be from where it becomes a trial."""
 
-NO_REGION = "No trials are drawn about the recommended point."
-SPREAD = "Trials are spread over the space: an acquisition function could not be maximised."
-
 
 class Engine:
     """Learners of all outcomes and the rule that chooses trials.
@@ -125,7 +122,8 @@ class Engine:
         if any(changed):
             self.region = None
             if self.only is not None and self.only.model is not None and self.stage.samples:
-                guard = falling_back(NO_REGION, allowed=self.stage.named, checked=True)
+                nowhere = "No trials are drawn about the recommended point."
+                guard = falling_back(nowhere, allowed=self.stage.named, checked=True)
                 with row.timed("acquisition_seconds"), guard:
                     data = self.only.data
                     self.region = region_of_best(self.only.model, self.feasible, data)
@@ -241,7 +239,8 @@ class Engine:
     def _chosen(self, view: View, q: int) -> Proposal | None:
         """Trials by the current rule; None, with a warning, if its arithmetic fails."""
         usual = self.current.usual_decision
-        with falling_back(SPREAD, allowed=self.stage.named):
+        spread = "Trials are spread over the space: an acquisition function could not be maximised."
+        with falling_back(spread, allowed=self.stage.named):
             for one in self.used if self._renews else ():
                 latent_surrogate(one.model).refresh()
             found = self.stage.rule.propose(view, q)
@@ -317,22 +316,26 @@ def _check_proposed(found: Proposal, view: View, q: int) -> None:
         or points.shape != shape
         or points.is_floating_point() == pool
     ):
-        got = type(found).__name__ if points is None else f"{points}"
         what = "different rows of view.places" if pool else "points"
+        got = type(found).__name__ if points is None else f"{points}"
         raise ShapeError(f"a Proposal of {what}, shape {shape}", got, "Return one from the rule.")
     if not bool(points.isfinite().all()):
         raise ArithmeticError("The points are not finite.")
     if view.places is not None:
         inside = bool(((points >= 0) & (points < len(view.places))).all())
         if not inside or len(points.unique()) < q:
-            what = f"{q} different rows of {len(view.places)} places"
-            raise InputError(what, f"{points.tolist()}", "Choose each once.")
+            raise InputError(
+                f"{q} different rows of {len(view.places)} places",
+                f"{points.tolist()}",
+                "Choose each once.",
+            )
         return
     domain, X = view.domain, points.to(view.domain.bounds)
     away = (domain.snapped(domain.clipped(X)) - X).abs() > ROUNDING * domain.width
     if bool(away.any()) or not bool(domain.holds(X).all()):
-        what = "feasible points from a rule"
-        raise InputError(what, f"{points.tolist()}", "Draw them from view.domain.")
+        raise InputError(
+            "feasible points from a rule", f"{points.tolist()}", "Draw them from view.domain."
+        )
 
 
 def _targets(settings: Settings) -> Tensor | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -270,9 +269,8 @@ def read_told(
     named = find_trials([id for id in ids if id is not None], history)
     moved = _moved(frame[asked], space, named, exactly=False) if named else []
     own = [] if asked.all() else _own_trials(frame[~asked], space, history)
-    places = (*np.flatnonzero(asked), *np.flatnonzero(~asked))
-    by_row = dict(zip(places, (*named, *own), strict=True))
-    trials = [by_row[row] for row in range(len(frame))]
+    of_asked, of_own = iter(named), iter(own)
+    trials = [next(of_asked if known else of_own) for known in asked]
     new = map(partial(_new_entries, outcomes), trials, outcomes.read(frame, history.trials))
     event = _event("told", trials, new, labels)
     event["trials"] = [(t.id, t.place, t.inputs) for t in trials if t.id >= len(history.trials)]
@@ -320,7 +318,7 @@ def _event(
     for trial, row in zip(trials, rows, strict=True):
         for column, entry in row.items():
             outcomes.setdefault(column, []).append((trial.id, *entry))
-    event: Event = {"kind": kind, "outcomes": outcomes, "at": time.time()}
+    event: Event = {"kind": kind, "outcomes": outcomes}
     for name, texts in labels.items():
         labelled = zip(trials, texts, strict=True)
         if new := [[t.id, text] for t, text in labelled if text and text != getattr(t, name)]:

@@ -12,11 +12,12 @@ kept in those before. Their kinds:
 - ``amended``: corrected outcomes of trials by column;
 - ``withdrawn``: trials from which nothing is learned any more, and the reason;
 - ``changed``: settings that differ from now on.
+
+Each has the time ``at`` which it was stored, in seconds.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
@@ -38,9 +39,7 @@ __all__ = [
     "Trial",
     "TrialHistory",
     "asked_event",
-    "changed_event",
     "changed_ids",
-    "ended_event",
 ]
 
 Event = dict[str, Any]
@@ -384,7 +383,7 @@ def asked_event(
         by: Identifier of the program that evaluates them.
     """
     rows: list[Any] = [[trial.id, trial.place, trial.inputs] for trial in enqueued]
-    event: Event = {"kind": "asked", "trials": rows, "by": by, "at": time.time()}
+    event: Event = {"kind": "asked", "trials": rows, "by": by}
     if new is None:
         return {**event, "taken": 0}
     places = [None] * len(new.inputs) if new.places is None else new.places
@@ -399,22 +398,6 @@ def changed_ids(event: Event) -> list[int]:
     """Ids of the trials that an event tells, amends, fails or withdraws."""
     rows = chain(event.get("reasons", ()), *event.get("outcomes", {}).values())
     return list(dict.fromkeys(row[0] for row in rows))
-
-
-def ended_event(kind: Literal["failed", "withdrawn"], reasons: Iterable[tuple[int, str]]) -> Event:
-    """The event of trials that gave no outcome or are withdrawn, with ids and reasons."""
-    return {"kind": kind, "reasons": list(map(list, reasons)), "at": time.time()}
-
-
-def changed_event(before: Mapping[str, Any], after: Mapping[str, Any]) -> Event | None:
-    """The event of changing settings, with those that differ; None if none does.
-
-    Args:
-        before: All settings as plain data.
-        after: Those from now on.
-    """
-    new = {name: value for name, value in after.items() if value != before.get(name)}
-    return {"kind": "changed", "settings": new, "at": time.time()} if new else None
 
 
 def _rows(inputs: np.ndarray) -> list[tuple[float, ...]]:

@@ -57,7 +57,6 @@ ENSEMBLE_OF_PREDICTIONS, PREDICTED_BY = 200, 16
 """Number of outcomes up to which predictions average over kernels, and how many of these. Intervals
 of one kernel are too narrow: its hyperparameters were chosen to explain few outcomes."""
 
-UNBUILT = "No surrogate could be built: trials are spread over the space until more are told."
 ONE_KERNEL = "Predictions and samples are of one kernel."
 
 SCORED = 64
@@ -135,7 +134,7 @@ class Learner:
         self.number = 0
         self.surprise = Surprise()
         self.ensemble: KernelEnsemble | None = None
-        self._kernels: tuple[tuple[int, int], KernelEnsemble | None] | None = None
+        self._kernels: dict[tuple[int, int], KernelEnsemble | None] = {}
         self._built_at, self._updated_at, self._standardised_at = 0, 0, 0  # in batches
         self.fitted, self._scored, self.revision = 0, 0, revision
         self.least = -math.inf
@@ -238,15 +237,13 @@ class Learner:
                 row["log_predictive"] = float(score.log_density) * max(1.0, len(X) / SCORED)
                 surprise = surprise.seen(score.shortfall, score.variance, len(X[some]))
                 scored = self.model.num_observed
-        consequence, absorbed = "The surrogate is built again from all outcomes.", False
-        guard = falling_back(consequence, allowed=self.stage.named, checked=True)
+        again = "The surrogate is built again from all outcomes."
+        guard = falling_back(again, allowed=self.stage.named, checked=True)
         with row.timed("update_seconds"), guard:
             self.model.observe(X, Y, Yvar)
-            absorbed = True
-        if absorbed:
             self.surprise, self._scored = surprise, scored
-        else:
-            self.reset(self.revision)
+            return
+        self.reset(self.revision)
 
     def update(self, row: Row, q: int = 1) -> bool:
         """Build or fit the surrogate if that is due.
@@ -269,10 +266,9 @@ class Learner:
         if model is None:
             built_at = standardised_at = batches
             least = self._least(data.Y)
-            with (
-                row.timed("update_seconds"),
-                falling_back(UNBUILT, allowed=stage.named, checked=True),
-            ):
+            spread = "No surrogate could be built: trials are spread until more are told."
+            guard = falling_back(spread, allowed=stage.named, checked=True)
+            with row.timed("update_seconds"), guard:
                 model = self._made(stage, data.bounded(least))
         if model is None:  # until more outcomes are told
             self._updated_at = batches
@@ -366,14 +362,6 @@ class Learner:
             )
         return cast(StreamingGP, made)
 
-    def _new_arguments(self, stage: Stage, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a new surrogate, built on two corners of the box as a saved one was."""
-        X = self.bounds
-        Y = torch.arange(2.0).to(X).unsqueeze(-1)
-        learned = document["arguments"].get("train_Yvar", Y) is None
-        data = Observations(X, Y, None if learned else torch.ones_like(Y))
-        return self._made(stage, data)._arguments()
-
     def _restandardise(self, model: StreamingGP, Y: Tensor) -> None:
         try:
             model.restandardise(Y)
@@ -390,13 +378,12 @@ class Learner:
         if self.ensemble is not None or not few or not KernelEnsemble.serves(model):
             return self.ensemble
         key = (self.fitted, self.revision)
-        if self._kernels is None or self._kernels[0] != key:
-            made = None
+        if key not in self._kernels:
+            self._kernels = {key: None}
             with falling_back(ONE_KERNEL, allowed=self.stage.named, checked=True):
                 fitted = cast(StreamingGP, model)
-                made = KernelEnsemble.around(fitted, PREDICTED_BY, seed=self.fitted)
-            self._kernels = (key, made)
-        return self._kernels[1]
+                self._kernels[key] = KernelEnsemble.around(fitted, PREDICTED_BY, seed=self.fitted)
+        return self._kernels[key]
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -457,11 +444,13 @@ class Learner:
         document = checkpoint.read(model)
         try:
             return checkpoint.build(document)
-        except InputError:  # it was built with modules of a user's own
-            found = self._new_arguments(stage, document)
-            names = document["kinds"] | document["handed_in"]
-            own = {name: found[name] for name in names if name in found}
-            return checkpoint.build(document, **own)
+        except InputError:  # it was built with modules of a user's own: those of a new one
+            Y = torch.arange(2.0).to(self.bounds).unsqueeze(-1)  # at two corners of the box
+            learned = document["arguments"].get("train_Yvar", Y) is None
+            corners = Observations(self.bounds, Y, None if learned else torch.ones_like(Y))
+            found = self._made(stage, corners)._arguments()
+            names = (document["kinds"] | document["handed_in"]).keys() & found.keys()
+            return checkpoint.build(document, **{name: found[name] for name in names})
 
 
 @contextmanager

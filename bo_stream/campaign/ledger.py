@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from bo_stream.campaign.effort import Row
@@ -53,6 +54,7 @@ class Ledger:
             history = self._move_to(self.history.extended(new))
             event = event_after(history) or {}
             if event:
+                event["at"] = time.time()
                 transaction.append(event)
                 history = history.extended([event])
         self._move_to(history)

@@ -210,9 +210,9 @@ def _start_trials(
     campaign: RunningCampaign, evaluator: Evaluator, budget: int, end: float, failing: _Failing
 ) -> bool:
     """Start as many trials as the evaluator takes; returns whether any is running."""
-    if failing.always:
-        evaluator.drop_queue()
-        end = -math.inf
+    if failing.always and not evaluator.concurrent:
+        return False
+    end = -math.inf if failing.always else end
     while time.monotonic() < end and len(frame := _next_trials(campaign, evaluator, budget)):
         for i, id in enumerate(frame.index.tolist()):
             evaluator.start(id, frame.iloc[i].rename(id))
@@ -383,7 +383,10 @@ class Evaluator:
         batch: Number of trials to ask for at a time.
         running: Trials under evaluation, by id.
         returned: What the objective returned, or `Failed`, of trials not told yet, by id.
+        concurrent: Whether trials that were started go on by themselves.
     """
+
+    concurrent = False
 
     def __init__(self, objective: Objective, size: int) -> None:
         self.objective, self.size, self.batch = objective, size, size
@@ -411,10 +414,6 @@ class Evaluator:
     def collect(self) -> None:
         """Collect what was returned already, without waiting."""
         return
-
-    def drop_queue(self) -> None:
-        """Forget the trials that have not started, if they are known; the others go on."""
-        self.running.clear()
 
     def close(self) -> None:
         """Abandon the running trials."""
@@ -468,7 +467,7 @@ class ExecutorEvaluator(Evaluator):
             Where others are, it waits in a queue.
     """
 
-    startup = 0.0
+    startup, concurrent = 0.0, True
 
     def __init__(
         self, objective: Objective, size: int, timeout: float | None, executor: Any
@@ -517,10 +516,6 @@ class ExecutorEvaluator(Evaluator):
             if evaluation.future.done():
                 with suppress(StateError):
                     self._end(id, evaluation)
-
-    def drop_queue(self) -> None:
-        """Let all trials go on."""
-        return
 
     def close(self) -> None:
         """Cancel what has not started."""
