@@ -131,12 +131,10 @@ class CampaignState:
         engine = self.engine
         if engine.only is not None:
             return engine.only.data
-        known = [t for t in self.history.trials if t.status != "withdrawn"]
-        rows = [(t, engine.outcomes.values(t)) for t in known]
-        rows = [(t, values) for t, values in rows if not all(map(math.isnan, values))]
-        Y = torch.tensor([values for _, values in rows], dtype=torch.float64)
+        known = [t for t in self.history.trials if t.entries and t.status != "withdrawn"]
+        Y = torch.tensor([engine.outcomes.values(t) for t in known], dtype=torch.float64)
         Y = Y.reshape(-1, len(engine.outcomes.columns)).to(engine.like)
-        return Observations(self.points([t for t, _ in rows]), Y)
+        return Observations(self.points(known), Y)
 
     def points(self, trials: list[Trial]) -> Tensor:
         """Inputs of trials as the surrogate's, ``n x d``."""

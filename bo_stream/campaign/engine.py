@@ -121,12 +121,12 @@ class Engine:
         changed = [one.update(row, q) for one in self.used]
         if any(changed):
             self.region = None
-            if self.only is not None and self.only.model is not None and self.stage.samples:
+            only = self.only
+            if only is not None and only.model is not None and self.stage.samples:
                 nowhere = "No trials are drawn about the recommended point."
                 guard = falling_back(nowhere, allowed=self.stage.named, checked=True)
                 with row.timed("acquisition_seconds"), guard:
-                    data = self.only.data
-                    self.region = region_of_best(self.only.model, self.feasible, data)
+                    self.region = region_of_best(only.model, self.feasible, only.data)
         return any(changed)
 
     @property
@@ -203,13 +203,20 @@ class Engine:
         """
         from acquisitions.rule import View  # not at the top: it imports bo_stream
 
-        space, places = self.settings.space, None
-        if isinstance(space, Pool):
-            places = space.points.to(self.like)[free]
-        about["ensemble"] = None if self.only is None else self.only.ensemble
-        about |= {"places": places, "targets": self._targets, "region": self.region}
-        about["effort"] = self.settings.optimiser
-        return View(self.model, data, self.feasible.domain, pending, failed, **about)
+        space = self.settings.space
+        return View(
+            self.model,
+            data,
+            self.feasible.domain,
+            pending,
+            failed,
+            places=space.points.to(self.like)[free] if isinstance(space, Pool) else None,
+            targets=self._targets,
+            region=self.region,
+            ensemble=None if self.only is None else self.only.ensemble,
+            effort=self.settings.optimiser,
+            **about,
+        )
 
     def propose(self, view: View, q: int) -> Proposal:
         """The next trials: the same ones for the same view. Without a surrogate they are spread.
@@ -225,8 +232,8 @@ class Engine:
         with proposing(settings.seed, view.number, self.like.device):
             found = None if view.model is None else self._chosen(view, q)
             if found is None:
-                free = range(0) if view.places is None else range(len(view.places))
-                about = self.feasible, settings.seed, view.asked, q, len(free)
+                free = 0 if view.places is None else len(view.places)
+                about = self.feasible, settings.seed, view.asked, q, free
                 points = initial_design(*about, uniform=settings.family == "warped")
                 failed = "space-filling", "The arithmetic of a decision failed."
                 found = Proposal(points, *(() if view.model is None else failed))

@@ -32,7 +32,7 @@ class Ledger:
 
     def __init__(self, store: Store, name: str, settings: Settings) -> None:
         self.store, self.name, self.settings = store, name, settings
-        self.budget, self._changes = settings.budget, 0
+        self.budget = settings.budget
         self.history = TrialHistory.of(settings.outcomes.columns)
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
 
@@ -62,10 +62,9 @@ class Ledger:
 
     def _move_to(self, history: TrialHistory) -> TrialHistory:
         """Take over a later history, and the settings that were changed before it ends."""
-        new = history.changes[self._changes :]
+        new = history.changes[len(self.history.changes) :]
         if new:
             self.settings = self.settings.after_changes(new)
-            self._changes = len(history.changes)
             if any("budget" in change for change in new):
                 self.budget = self.settings.budget
         self.history = history

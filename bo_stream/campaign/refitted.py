@@ -10,7 +10,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from typing import Any, ClassVar, Self, cast
 
@@ -218,13 +217,13 @@ def refitted(make: Callable[..., Any], *data: Any, **frame: Any) -> Any:
     used = {key: value for key, value in frame.items() if open_ended or key in parameters}
     places = [p for p in parameters.values() if p.kind in POSITIONAL]
     few = len(places) == 2 and not any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
-    build = partial(_built, make, 2 if few and data[2] is None else 3, used)
+    count = 2 if few and data[2] is None else 3
+
+    def build(*data: Any) -> Any:
+        return make(*data[:count], **copy.deepcopy(used))
+
     made = build(*data)
     if isinstance(made, Model) and not hasattr(made, "num_observed"):
         X, Y, Yvar = data
         return Refitted(build, X, Y, Yvar, bounds)
     return made
-
-
-def _built(make: Callable[..., Model], count: int, used: dict[str, Any], *data: Any) -> Model:
-    return make(*data[:count], **copy.deepcopy(used))

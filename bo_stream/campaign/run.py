@@ -413,11 +413,9 @@ class Evaluator:
 
     def collect(self) -> None:
         """Collect what was returned already, without waiting."""
-        return
 
     def close(self) -> None:
         """Abandon the running trials."""
-        return
 
     def _finish(self, id: int, returned: Any) -> None:
         self.returned[id] = returned
