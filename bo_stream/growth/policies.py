@@ -219,11 +219,10 @@ class VIPS(Capped):
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """All old points, and batch points until the bounds are close enough."""
-        K = L_star = None
+        L_star = None
         if self.upper == "optimal":
-            K = dense(kernel, batch.X)
-            L_star = float(optimal_bound(state, batch, kernel, K))
-        greedy = GreedyVariance(kernel, batch.X, state.jitter, state.Z, state.L, K)
+            L_star = float(optimal_bound(state, batch, kernel))
+        greedy = GreedyVariance(kernel, batch.X, state.jitter, state.Z, state.L)
         typical = diagonal(kernel, batch.X).mean() + batch.noise.mean() if batch.size else 1.0
         L_noise = log_noise_model(batch, float(typical))
         count, more = 0, True

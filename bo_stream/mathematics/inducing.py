@@ -48,6 +48,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bo_stream.mathematics.evidence import log_evidence
+from bo_stream.mathematics.joint import Joint
 from bo_stream.mathematics.kernels import Prior, values_between
 from bo_stream.mathematics.linalg import bordered, chol_psd, inverse_factor, lower_factor
 from bo_stream.mathematics.process import KernelBasis, Process
@@ -243,10 +244,8 @@ def noisy_kernel(kernel: Kernel, Z: Tensor, jitter: float) -> Tensor:
 
 def empty_state(X: Tensor, mean: Tensor, jitter: float = 1e-8) -> SGPRState:
     """The state before any data; X (``n x d``) gives dimension and device only."""
-    zero = X.new_zeros((), dtype=torch.float64)
-    square = zero.new_zeros(0, 0)
-    Z = zero.new_zeros(0, X.shape[-1])
-    return SGPRState(Z, square, square, zero.new_zeros(0), mean.to(zero), zero, jitter)
+    square, none = X.new_zeros(0, 0), X.new_zeros(0)
+    return SGPRState(X[:0], square, square, none, mean.to(X), X.new_zeros(()), jitter)
 
 
 def solve(L: Tensor, B: Tensor) -> Tensor:
@@ -407,25 +406,6 @@ def _old_columns(
 # -- posterior and bounds --------------------------------------------------------------------------
 
 
-def predict(state: SGPRState, kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and covariance factors of the latent at X, ``... x q x d`` (MATHS 3.4).
-
-    Args:
-        state: The state.
-        kernel: The kernel of that state.
-        X: The points.
-
-    Returns:
-        ``mean (... x q)``, ``A (... x M x q)``, ``V (... x M x q)``: the covariance is ``K(X, X) -
-        A'A + V'V``. O(M^3) once and O(q M^2).
-    """
-    L_B, beta, _ = factor_B(state.G, state.c)
-    A = solve(state.L, dense(kernel, state.Z, X))
-    V = solve(L_B, A)
-    mean = state.mean + (V.mT @ beta.unsqueeze(-1)).squeeze(-1)
-    return mean, A, V
-
-
 def sparse_process(kernel: Kernel, state: SGPRState) -> Process:
     """The posterior from a state under this kernel: O(M^3)."""
     L_B, beta, _ = factor_B(state.G, state.c)
@@ -434,21 +414,30 @@ def sparse_process(kernel: Kernel, state: SGPRState) -> Process:
     return Process(kernel, basis, state.L[None], L_B[None], u.mT, state.mean.reshape(1))
 
 
-def optimal_bound(
-    state: SGPRState, batch: Batch, kernel: Kernel, K: Tensor | None = None
-) -> Tensor:
+def predict(state: SGPRState, kernel: Kernel, X: Tensor) -> Joint:
+    """The posterior of the latent at points ``q x d``, of one output (MATHS 3.4).
+
+    O(M^3) once and O(q M^2). Its ``mean`` and ``variance()`` are ``1 x q``.
+
+    Args:
+        state: The state.
+        kernel: The kernel of that state.
+        X: The points, in transformed space.
+    """
+    return sparse_process(kernel, state).at(X)
+
+
+def optimal_bound(state: SGPRState, batch: Batch, kernel: Kernel) -> Tensor:
     """``L* = log N(y; m_o(X), k_o(X, X) + D)``, O(N^3 + N M^2).
 
     Args:
         state: State before the batch, rebased to the current hyperparameters.
         batch: The data.
         kernel: The kernel of the state.
-        K: ``K(X, X)`` if it is known already.
     """
-    mean, A, V = predict(state, kernel, batch.X)
-    K = dense(kernel, batch.X) if K is None else K
-    L = chol_psd(K - A.mT @ A + V.mT @ V + torch.diag(batch.noise))
-    return log_evidence(L[None], (batch.y - mean)[None], mean.new_zeros(1))[0]
+    joint = predict(state, kernel, batch.X)
+    L = chol_psd(joint.covariance(joint) + torch.diag(batch.noise))
+    return log_evidence(L, batch.y - joint.mean, batch.y.new_zeros(1))[0]
 
 
 def log_noise_model(batch: Batch, fallback: float) -> float:
@@ -494,7 +483,6 @@ class GreedyVariance:
         X: The pool, ``N x d``.
         jitter: Relative jitter on the pivots.
         Z: Points already chosen, ``M x d``, with ``L = chol(K(Z, Z) + jitter)``; None for none.
-        K: ``K(X, X)`` if known.
 
     Attributes:
         size: Number of points: those chosen before and those added.
@@ -510,10 +498,9 @@ class GreedyVariance:
         jitter: float,
         Z: Tensor | None = None,
         L: Tensor | None = None,
-        K: Tensor | None = None,
     ) -> None:
         self._kernel, self._X, self._jitter = kernel, X, jitter
-        self._K = dense(kernel, X) if K is None and X.shape[0] <= WHOLE_KERNEL else K
+        self._K = dense(kernel, X) if len(X) <= WHOLE_KERNEL else None
         self.prior = diagonal(kernel, X)
         self.chosen: list[int] = []
         self._free = torch.ones(X.shape[0], dtype=torch.bool, device=X.device)

@@ -29,7 +29,7 @@ from bo_stream.mathematics.inducing import (
     optimal_bound,
     predict,
 )
-from tests.bo_stream.mathematics.sgpr_cases import covariance, data, se_kernel, start, step
+from tests.bo_stream.mathematics.sgpr_cases import data, se_kernel, start, step
 
 JITTER = 1e-8
 
@@ -155,8 +155,8 @@ def divergence(state, batch, kernel, out):
 
 def dist(state, kernel, X):
     """Joint posterior at X."""
-    mean, A, V = predict(state, kernel, X)
-    return torch.distributions.MultivariateNormal(mean, covariance(kernel, X, A, V))
+    joint = predict(state, kernel, X)
+    return torch.distributions.MultivariateNormal(joint.mean[0], joint.covariance(joint)[0])
 
 
 @pytest.mark.parametrize(("seed", "eta"), list(itertools.product(range(4), [3.0, 0.3, 0.01])))
