@@ -36,19 +36,12 @@ class Actions(ABC):
 
     Attributes:
         learned: Whether a fit learns the values of S along with the hyperparameters.
-        by_locality: Whether rows are divided into blocks of neighbours, in units of the
-            lengthscales.
         follows_hyperparameters: Whether S is a function of data and hyperparameters, built again
             when the hyperparameters or the units of the outcomes change.
     """
 
     learned: ClassVar[bool] = False
     follows_hyperparameters: ClassVar[bool] = False
-
-    @property
-    def by_locality(self) -> bool:
-        """See the class."""
-        return False
 
     @abstractmethod
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> ActionMatrix:
@@ -110,7 +103,6 @@ class BlockSparse(CountedActions):
             can distinguish the rows of a block.
         order: ``"locality"`` puts neighbours in space into one block (cells of a k-d tree in the
             units of the kernel's lengthscales); ``"given"`` divides the rows in data order.
-        seed: Seed of the perturbation.
 
     Example:
         >>> from bo_stream.actions import BlockSparse
@@ -120,7 +112,6 @@ class BlockSparse(CountedActions):
 
     values: Tensor | None = None
     order: Literal["locality", "given"] = "locality"
-    seed: int = 0
 
     learned: ClassVar[bool] = True
 
@@ -131,11 +122,6 @@ class BlockSparse(CountedActions):
             object.__setattr__(self, "order", "given")
             values = torch.as_tensor(self.values, dtype=torch.float64)
             object.__setattr__(self, "values", values.detach().clone())
-
-    @property
-    def by_locality(self) -> bool:
-        """Whether ``order`` is ``"locality"``."""
-        return self.order == "locality"
 
     def build(self, X: Tensor, e: Tensor, noise: Tensor, kernel: Kernel) -> BlockMatrix:
         """S for the data.
@@ -161,7 +147,7 @@ class BlockSparse(CountedActions):
     def _start(self, X: Tensor) -> Tensor:
         n = X.shape[0]
         if self.values is None:
-            generator = torch.Generator().manual_seed(self.seed)
+            generator = torch.Generator().manual_seed(0)
             noise = torch.randn(n, generator=generator, dtype=torch.float64)
             return (1.0 + 0.1 * noise).to(X.device)
         if self.values.shape != (n,):

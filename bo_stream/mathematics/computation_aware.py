@@ -469,9 +469,12 @@ class CaGPState:
         return replace(self, S=S, L=L, made_with=torch.zeros_like(self.made_with))
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:
-        """The same data with targets ``(y - shift) / factor``; known noise takes a new factor."""
+        """The same data with targets ``(y - shift) / factor``. Known noise takes a new factor;
+        dense actions, which may depend on the targets, are built again.
+        """
         state = replace(self, rows=self.rows.rescaled(shift, factor, known_noise))
-        return state.with_actions(self.S) if known_noise else state
+        again = known_noise or isinstance(self.S, DenseMatrix)
+        return state.with_actions(self.S) if again else state
 
     def after_fit(self) -> Self:
         """With the counts for `CaGP.refit_due` as after a fit."""

@@ -329,8 +329,7 @@ def _started(base: Kernel, lengthscale: float, variance: float) -> ScaleKernel:
     """The kernel in a `ScaleKernel`, with hyperparameters set."""
     prior = _about(variance, VARIANCE_SD)
     kernel = ScaleKernel(base, batch_shape=base.batch_shape, outputscale_prior=prior)
-    with torch.no_grad():
-        base.lengthscale, kernel.outputscale = lengthscale, variance
+    base.lengthscale, kernel.outputscale = lengthscale, variance
     return kernel
 
 

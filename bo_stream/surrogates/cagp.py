@@ -184,11 +184,6 @@ class CaGP(StreamingGP[CaGPState]):
         residuals, now = state.residuals + len(w), self._numbers()
         return replace(data, S=S, L=L, made_with=now, chi_square=surprise, residuals=residuals)
 
-    def _rescale(self, state: CaGPState, shift: Tensor, factor: Tensor) -> CaGPState:
-        """Without the factor of actions that are chosen by the targets: they are built again."""
-        state = super()._rescale(state, shift, factor)
-        return state.with_actions(state.S) if self.actions.follows_hyperparameters else state
-
     def _noise(self, state: CaGPState) -> Tensor:
         """The noise variances of the data, ``n``, differentiable."""
         return self._noise_scale() * state.rows.r
@@ -315,7 +310,7 @@ class CaGP(StreamingGP[CaGPState]):
 
     def _divide(self) -> None:
         """Divide rows into blocks of neighbours in units of the current lengthscales."""
-        if self.actions.by_locality:
+        if isinstance(self.actions, BlockSparse) and self.actions.order == "locality":
             self._use_actions(self._built(self.state))
 
     @torch.no_grad()

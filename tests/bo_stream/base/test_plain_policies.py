@@ -25,7 +25,7 @@ POLICIES = [
     growth.FixedGrid(torch.zeros(4, 2)),
     growth.Prescribed([torch.zeros(4, 2), torch.ones(5, 2)]),
     growth.Pruned(growth.VIPS(0.1), tolerance=0.2),
-    BlockSparse(5, seed=2),
+    BlockSparse(5),
     BlockSparse(3, values=torch.arange(1.0, 7.0)),
     ConjugateGradient(4),
     Identity(),

@@ -3,7 +3,7 @@
 import gpytorch
 import torch
 
-from bo_stream.mathematics.inducing import Batch, dense, empty_state, update
+from bo_stream.mathematics.inducing import Batch, empty_state, update
 
 
 def se_kernel(os=1.3, ls=(0.5,)):
@@ -53,10 +53,6 @@ def step(state, batch, kernel, Z, mean=0.0, same_kernel=False):
     """`update` with old points recognised by value."""
     index = index_in(state.Z, Z)
     return update(state, batch, kernel, scalar(mean), Z, index, same_kernel=same_kernel)
-
-
-def covariance(kernel, X, A, V):
-    return dense(kernel, X) - A.mT @ A + V.mT @ V
 
 
 def numbers(X):
