@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Self, cast
+from typing import Self
 
 import numpy as np
 import torch
@@ -102,8 +102,7 @@ class Grid:
         """The folded grid from bound to bound (``2 x d``, transformed space)."""
         d = bounds.shape[1]
         wanted = DEFAULT_SIZES.get(d, 10) if sizes is None else sizes
-        listed = isinstance(wanted, Sequence) and not isinstance(wanted, str)
-        counts = list(cast("Sequence[int]", wanted)) if listed else [cast(int, wanted)] * d
+        counts = list(wanted) if isinstance(wanted, Sequence) else [wanted] * d
         if len(counts) != d or not all(isinstance(g, int) and g >= REACH for g in counts):
             raise InputError(
                 f"{d} grid sizes of at least {REACH} nodes",
@@ -197,8 +196,8 @@ class Grid:
         first = self.starts(k)
         near = values if values.ndim == 3 else values[first[:, None] + np.arange(REACH)]
         cubics = CUBICS.numpy()[np.arange(len(first)) - first]
-        edge, last = (0, 0) if self.folded else (1, 1), self.sizes[k] - 2
-        about = self.origin[k], self.step[k], edge[0], last - edge[1]
+        edge = 0 if self.folded else 1
+        about = self.origin[k], self.step[k], edge, self.sizes[k] - 2 - edge
         return CubicTable(*about, cubics.transpose(0, 2, 1) @ near)
 
     def starts(self, k: int) -> NDArray[np.intp]:

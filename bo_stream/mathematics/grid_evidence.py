@@ -106,7 +106,6 @@ def grid_evidence(
         The evidence, and the optimal constant means (``o``) if they were taken.
 
     Raises:
-        UnsupportedError: for a kernel that is no product on a large grid.
         StateError: if too many eigenvectors matter, and not all observations are held.
     """
     c = prior.mean - state.origin
@@ -189,7 +188,6 @@ def takes_data(state: GridState, n: int, product: bool) -> bool:
 def _roots(state: GridState, prior: Prior, n: int) -> Sequence[Root] | None:
     """A root of each output's prior covariance, or None for the observations' covariance."""
     grid, held, product = state.grid, state.holds_all(n), is_product(prior.kernel, state.grid.dim)
-    check_size(grid, product)
     if takes_data(state, n, product):
         return None
     parts = _parts(state, prior)

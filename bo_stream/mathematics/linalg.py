@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from scipy.linalg import blas, lapack
@@ -14,7 +14,6 @@ __all__ = [
     "congruence",
     "flushed",
     "inverse_factor",
-    "jitters",
     "lower_factor",
     "with_jitter",
 ]
@@ -26,24 +25,6 @@ LEAST, GROWTH = 2.0**-53, 4.0
 TINY = 1e-50
 """Relative size below which numbers are set to zero: products of them would be subnormal, which are
 slow."""
-
-
-def jitters(most: float = REPAIR, least: float = LEAST) -> Iterator[float]:
-    """Shares of the diagonal to add in turn until a factorisation succeeds.
-
-    A covariance that is singular but for rounding errors succeeds with little more than these, and
-    a larger share counts as noise: 1e-9 of a variance of 1e7 misses data by tenths.
-
-    Args:
-        most: The last share; 0 for none.
-        least: The first share.
-    """
-    share = least
-    while share < most:
-        yield share
-        share *= GROWTH
-    if most:
-        yield most
 
 
 def with_jitter(C: Tensor, jitter: float | Tensor) -> Tensor:
@@ -65,6 +46,9 @@ def chol_psd(
 ) -> Tensor:
     """Lower Cholesky factor of a covariance; if that fails, with as little jitter as it takes.
 
+    A covariance that is singular but for rounding errors succeeds with little more than these, and
+    a larger share counts as noise: 1e-9 of a variance of 1e7 misses data by tenths.
+
     Args:
         C: ``batch x n x n``, symmetric. Only those of a batch that fail get jitter.
         repair: The largest jitter, a share of the mean diagonal; 0 for none.
@@ -76,17 +60,14 @@ def chol_psd(
         torch.linalg.LinAlgError: if the last attempt fails too and ``error`` was left out.
     """
     L, info = torch.linalg.cholesky_ex(C)
-    if not bool(info.any()):
-        return L
-    added = torch.zeros_like(info, dtype=C.dtype)
-    for share in jitters(repair, least):
+    share, added = min(least, repair), torch.zeros_like(info, dtype=C.dtype)
+    while share and bool(info.any()):
         added = torch.where(info > 0, share, added)
         L, info = torch.linalg.cholesky_ex(with_jitter(C, added))
-        if not bool(info.any()):
-            return L
-    if error is not None:
+        share = min(GROWTH * share, repair) if share < repair else 0.0
+    if error is not None and bool(info.any()):
         raise error(int(info.max()))
-    return torch.linalg.cholesky(with_jitter(C, added))
+    return torch.linalg.cholesky(with_jitter(C, added)) if bool(info.any()) else L
 
 
 def lower_factor(C: Tensor) -> Tensor | None:

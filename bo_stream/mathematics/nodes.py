@@ -160,26 +160,24 @@ def entrants(Z: Tensor, X: Tensor, R: Tensor, prior: Prior, room: int, tolerance
     o, q, room = len(prior.s2), len(X), min(room, len(X))
     if room == q and tolerance == 0.0:
         return torch.arange(q, device=X.device)
-    rho, enough = prior.variances(X), least(prior, X, R, tolerance)
-    floor = FLOOR * rho
+    variances, enough = prior.variances(X), least(prior, X, R, tolerance)
     L = chol_psd(prior.between(Z, Z))
     a = torch.linalg.solve_triangular(L, prior.between(Z, X), upper=False)
-    rho = rho - a.square().sum(-2)
+    rho = variances - a.square().sum(-2)
     more = X.new_zeros(o, room, q)
-    free = torch.ones(q, dtype=torch.bool, device=X.device)
     chosen: list[int] = []
     while len(chosen) < room:
-        need = torch.where(free, (rho / enough).amax(0), 0.0)
+        need = (rho / enough).amax(0)
         i = int(need.argmax())
         if not bool(need[i] > 1.0):
             break
         k = len(chosen)
         row = prior.between(X[i : i + 1], X)
         row = row - a[:, :, i : i + 1].mT @ a - more[:, :k, i : i + 1].mT @ more[:, :k]
-        pivot = torch.maximum(rho[:, i], floor[:, i]).sqrt()
+        pivot = torch.maximum(rho[:, i], FLOOR * variances[:, i]).sqrt()
         more[:, k] = row.squeeze(-2) / pivot.unsqueeze(-1)
         rho = rho - more[:, k].square()
-        free[i] = False
+        rho[:, i] = -torch.inf
         chosen.append(i)
     return torch.tensor(chosen, dtype=torch.long, device=X.device)
 

@@ -30,8 +30,8 @@ __all__ = [
     "ProjectedKernel",
     "LearnedProjection",
     "gradient_step",
-    "log_density",
     "moved",
+    "predictive",
 ]
 
 PROBES = 64
@@ -210,26 +210,25 @@ def moved(process: Process, grid: ProjectedGrid) -> Process:
     return replace(process, basis=replace(basis, features=features))
 
 
-def log_density(process: Process, X: Tensor, Y: Tensor, D: Tensor) -> Tensor:
-    """``J`` of MATHS 2.5: log density of new points given the process before them, 0-dim.
-
-    Differentiable in the grid's phi: ``log N(Y; c + W al, D + s2 W M W')``, summed over outputs.
+def predictive(process: Process, X: Tensor, D: Tensor) -> MultivariateNormal:
+    """The distribution of new observations, ``o x q``, differentiable in the grid's phi: the log
+    density of targets under it is ``J`` of MATHS 2.5.
 
     Args:
         process: The posterior of the values at the nodes of a projected grid.
         X: New points, ``q x d``.
-        Y: Their targets, ``o x q``.
         D: Their noise variances, ``o x q``.
     """
-    mean, L = _predictive(process, X, D)
-    each: Tensor = MultivariateNormal(mean, scale_tril=L, validate_args=False).log_prob(Y)
-    return each.sum()
+    joint = process.at(X)
+    L = chol_psd(joint.covariance(joint) + torch.diag_embed(D))
+    return MultivariateNormal(joint.mean, scale_tril=L, validate_args=False)
 
 
 def gradient_step(
     process: Process, X: Tensor, Y: Tensor, D: Tensor, rate: float, seen: float
 ) -> Tensor:
-    """The grid's phi after one step that increases `log_density`, if there is one. O(q m^2 + q^3).
+    """The grid's phi after one step that increases the `predictive` log density of new points, if
+    there is one. O(q m^2 + q^3).
 
     The step follows the gradient. Its length is that of Fisher scoring, in which each earlier point
     counts as much information as a new one, and at most ``rate`` lengths of phi. It is halved while
@@ -246,30 +245,22 @@ def gradient_step(
     grid = cast(ProjectedGrid, cast(GridFeatures, cast(FeatureBasis, process.basis).features).grid)
     phi = grid.phi
 
-    def J(at: Tensor) -> Tensor:
-        return log_density(moved(process, replace(grid, phi=at)), X, Y, D)
+    def at(phi: Tensor) -> MultivariateNormal:
+        return predictive(moved(process, replace(grid, phi=phi)), X, D)
 
     with torch.enable_grad():
         free = phi.detach().clone().requires_grad_()
-        value = J(free)
+        value = at(free).log_prob(Y).sum()
         (gradient,) = torch.autograd.grad(value, free)
     longest = rate * float(phi.norm()) / float(gradient.norm().clamp_min(1e-300))
     with torch.no_grad():
-        mean, L = _predictive(process, X, D)
-        difference = DIFFERENCE * longest / rate
-        beyond = moved(process, replace(grid, phi=phi + difference * gradient)).at(X).mean
-        change = ((beyond - mean) / difference).unsqueeze(-1)
-        change = torch.linalg.solve_triangular(L, change, upper=False)
+        now, difference = at(phi), DIFFERENCE * longest / rate
+        change = (at(phi + difference * gradient).mean - now.mean) / difference
+        change = torch.linalg.solve_triangular(now.scale_tril, change.unsqueeze(-1), upper=False)
         curvature = change.square().sum() * (1.0 + seen / len(X))
         step = min(longest, float(gradient.square().sum() / curvature.clamp_min(1e-300))) * gradient
         for _ in range(HALVINGS):
-            if bool(J(phi + step) > value):
+            if bool(at(phi + step).log_prob(Y).sum() > value):
                 return phi + step
             step = 0.5 * step
     return phi
-
-
-def _predictive(process: Process, X: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
-    """Means ``o x q`` of new observations, and the Cholesky factors of their covariances."""
-    joint = process.at(X)
-    return joint.mean, chol_psd(joint.covariance(joint) + torch.diag_embed(D))

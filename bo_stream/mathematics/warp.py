@@ -28,7 +28,6 @@ __all__ = [
     "contradicted",
     "evidence_of",
     "fitted",
-    "log_slopes",
     "priors",
     "unit",
     "unwarped",
@@ -89,13 +88,6 @@ def coefficients(y: Tensor, scale: Tensor) -> Tensor:
     spread = h.std(correction=0)
     spread = torch.where(spread > 0.0, spread, torch.ones_like(spread))
     return torch.stack([top, scale, h.mean(), spread, worst])
-
-
-def log_slopes(y: Tensor, about: Tensor) -> Tensor:
-    """Sum of the logarithms of the warp's slopes at outcomes, 0-dim."""
-    top, scale, _, spread, worst = about.unbind()
-    r = ((top - y) / scale).clamp(torch.zeros_like(top), (top - worst) / scale)
-    return -(r.log1p() + (scale * spread).log()).sum()
 
 
 # -- fits ----------------------------------------------------------------------------------------

@@ -109,7 +109,8 @@ class OutcomeWarp(OutcomeTransform):
 
     def untransform_posterior(self, posterior: Posterior, X: Tensor | None = None) -> Posterior:
         """The posterior of raw outcomes."""
-        return WarpedPosterior(posterior, lambda w: self.untransform(w, X=X)[0])
+        gaussian = cast(GPyTorchPosterior, posterior)
+        return WarpedPosterior(gaussian, lambda w: self.untransform(w, X=X)[0])
 
     def subset_output(self, idcs: list[int]) -> Self:
         """The transform itself: there is one output."""
@@ -123,18 +124,14 @@ class WarpedPosterior(TransformedPosterior):
     nodes: O(48) per entry. ``median`` and `quantile` are exact.
 
     Args:
-        posterior: The Gaussian posterior of one output, ``batch_shape x q x 1``.
+        posterior: The Gaussian posterior of one output, ``batch_shape x q x 1``; kept as
+            ``latent``.
         raw: The function, elementwise.
     """
 
-    def __init__(self, posterior: Posterior, raw: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, posterior: GPyTorchPosterior, raw: Callable[[Tensor], Tensor]) -> None:
         super().__init__(posterior, raw, self._mean_of, self._variance_of)
-        self._gaussian, self._raw = posterior, raw
-
-    @property
-    def latent(self) -> GPyTorchPosterior:
-        """The Gaussian posterior."""
-        return cast(GPyTorchPosterior, self._gaussian)
+        self.latent, self._raw = posterior, raw
 
     @property
     def median(self) -> Tensor:
@@ -310,8 +307,9 @@ class WarpedGP(MaternGP[WarpedState]):
     def _evidence(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence of the outcomes before the warp: O(n^3)."""
         value, mean = super()._evidence(profile_mean)
-        if self.is_warped:
-            value = value + warps.log_slopes(self.state.Y, self.state.coefficients)
+        if self.is_warped:  # slopes are exp(-h) / (scale spread)
+            _, scale, mean_h, spread, _ = self.state.coefficients
+            value = value - len(self.state) * ((scale * spread).log() + mean_h)
         return value, mean
 
     def _log_own_prior(self) -> Tensor:

@@ -272,9 +272,6 @@ def test_few_observations_that_are_partly_forgotten(name: str) -> None:
 
 
 def test_what_large_grids_refuse() -> None:
-    own = Stream(kernel("Matern", 2), (101, 100))
-    with pytest.raises(UnsupportedError, match="product"):
-        own.evidence()
     own = Stream(kernel("RBF", 3), (17, 17, 17))
     own.kernel.base_kernel.lengthscale = 0.02  # type: ignore[union-attr]
     assert _roots(own.state, own.prior, own.n) is None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bo_stream import WISKI, ProjectedWISKI, load
 from bo_stream.errors import InputError, StateError
 from bo_stream.mathematics.grid import Grid, matrix_of
-from bo_stream.mathematics.projected import gradient_step, log_density, moved
+from bo_stream.mathematics.projected import gradient_step, moved, predictive
 from bo_stream.testing.base import assert_same_posterior, assert_same_state, close, snapshot
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 from tests.bo_stream.surrogates.projected_cases import ALONG, BOUNDS, D, build, data, frozen_rows
@@ -60,7 +60,8 @@ def test_j_is_the_gain_in_evidence(projection: int | nn.Module) -> None:
     phi = grid.phi + 0.1 * torch.randn(grid.phi.shape, dtype=torch.float64)
 
     def J(at: Tensor) -> Tensor:
-        return log_density(moved(process, replace(grid, phi=at)), x, y.unsqueeze(0), noise)
+        new = predictive(moved(process, replace(grid, phi=at)), x, noise)
+        return new.log_prob(y.unsqueeze(0)).sum()
 
     def oracle(at: Tensor) -> Tensor:
         new = dense_interpolation(replace(grid, phi=at).interpolate(x))
@@ -89,7 +90,8 @@ def test_the_gradient_of_the_paper_as_corrected() -> None:
     S = noise + w @ v
     dJ_dw = (e / S) * al + (e.square() / S - 1.0) * v / S
     (expected,) = torch.autograd.grad(w, free, dJ_dw.detach())
-    value = log_density(moved(process, replace(grid, phi=free)), x, y.mT, noise.expand(1, 1))
+    new = predictive(moved(process, replace(grid, phi=free)), x, noise.expand(1, 1))
+    value = new.log_prob(y.mT).sum()
     close(torch.autograd.grad(value, free)[0], expected, 1e-6)
 
 
@@ -120,11 +122,12 @@ def test_an_observe_climbs_before_it_adds(mode: str) -> None:
     before = model.log_predictive(X, Y, Yvar)
     R = torch.ones(1, 6).double() if Yvar is None else Yvar.mT
     noise = (model._noise_scale().detach().unsqueeze(-1) * R).expand(2, 6)
-    close(log_density(process, X, Y.mT, noise), before, 1e-10)
+    close(predictive(process, X, noise).log_prob(Y.mT).sum(), before, 1e-10)
     phi = gradient_step(process, X, Y.mT, noise, 0.05, 12.0)
     length = float((phi - grid.phi).norm())
     assert 0.0 < length <= 0.05 * float(grid.phi.norm()) * (1.0 + 1e-12)
-    assert log_density(moved(process, replace(grid, phi=phi)), X, Y.mT, noise) > before
+    after = predictive(moved(process, replace(grid, phi=phi)), X, noise)
+    assert after.log_prob(Y.mT).sum() > before
     model.observe(X, Y, Yvar)
     assert torch.equal(model.grid.phi, phi)
 
@@ -138,7 +141,7 @@ def test_a_step_is_the_shorter_the_more_has_been_seen() -> None:
         return moved(process, replace(grid, phi=phi))
 
     free = grid.phi.clone().requires_grad_()
-    (g,) = torch.autograd.grad(log_density(at(free), X, Y.mT, noise), free)
+    (g,) = torch.autograd.grad(predictive(at(free), X, noise).log_prob(Y.mT).sum(), free)
     along = torch.autograd.functional.jacobian(lambda phi: at(phi).at(X).mean[0], grid.phi) @ g
     C = process.at(X).covariance(process.at(X))[0] + torch.diag_embed(noise[0])
     information = along @ torch.linalg.solve(C, along)
