@@ -18,7 +18,6 @@ the grid stay zero.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -232,12 +231,9 @@ class Grid:
 
     def axes(self, like: Tensor) -> list[Tensor]:
         """Points ``n_k x d`` along each dimension, starting at zero."""
-        points = []
-        for k, (h, size) in enumerate(zip(self.step, self.sizes, strict=True)):
-            P = like.new_zeros(size, self.dim)
-            P[:, k] = h * torch.arange(size, dtype=like.dtype, device=like.device)
-            points.append(P)
-        return points
+        steps = torch.diag(like.new_tensor(self.step))
+        pairs = zip(self.sizes, steps, strict=True)
+        return [torch.arange(size).to(like).unsqueeze(-1) * step for size, step in pairs]
 
     def differences(self, like: Tensor) -> Tensor:
         """All distinct differences of nodes, ``prod(2 g_k - 1) x d``, in the order of the nodes."""
@@ -333,44 +329,28 @@ def _check_dim(sizes: Sequence[int]) -> None:
 
 
 @dataclass(frozen=True)
-class GridFeatures(ABC):
-    """Functions interpolated from the nodes of a grid, as a `FeatureMap`.
+class ProductFeatures:
+    """Products over dimensions of functions of one each, interpolated from the nodes of a grid; a
+    `FeatureMap`.
 
     Attributes:
         grid: The nodes.
-        values: What they are at the nodes.
+        values: The functions at the nodes, ``d x max(n_k) x P``.
+        columns: For each dimension, every feature's function, ``d x f``.
     """
 
     grid: Grid
     values: Tensor
-
-    @abstractmethod
-    def functions(self) -> Functions | None:
-        """The features in numpy, with derivatives; None if they have no closed form."""
-
-    @abstractmethod
-    def features(self, X: Tensor) -> Tensor:
-        """Features at points ``batch x q x d``: ``batch x q x f``, differentiable."""
-
-
-@dataclass(frozen=True)
-class ProductFeatures(GridFeatures):
-    """Products over dimensions of functions of one each, ``values``, ``d x max(n_k) x P``.
-
-    Attributes:
-        columns: For each dimension, every feature's function, ``d x f``.
-    """
-
     columns: Tensor
 
     def functions(self) -> Functions | None:
-        """As in `GridFeatures`."""
+        """As `FeatureMap`."""
         values = zip(self.values.numpy(), self.grid.sizes, strict=True)
         tables = [self.grid.table(k, V[:size]) for k, (V, size) in enumerate(values)]
         return self.grid.placed(ProductFunctions(tables, self.columns.numpy()))
 
     def features(self, X: Tensor) -> Tensor:
-        """As in `GridFeatures`: O(4 d P) per point, and O(d) per feature."""
+        """As `FeatureMap`: O(4 d P) per point, and O(d) per feature."""
         rows = self.grid.interpolate(X)
         axis = torch.arange(self.grid.dim, device=rows.start.device).unsqueeze(-1)
         near = rows.weights.unsqueeze(-2) @ self.values[axis, rows.along]
@@ -378,11 +358,20 @@ class ProductFeatures(GridFeatures):
         return reduce(torch.mul, (factors.index_select(-1, column) for factors, column in pairs))
 
 
-class NodeFeatures(GridFeatures):
-    """Any functions; ``values`` are those at the nodes, ``m x f``."""
+@dataclass(frozen=True)
+class NodeFeatures:
+    """Any functions, interpolated from the nodes of a grid; a `FeatureMap`.
+
+    Attributes:
+        grid: The nodes.
+        values: The functions at the nodes, ``m x f``.
+    """
+
+    grid: Grid
+    values: Tensor
 
     def functions(self) -> Functions | None:
-        """As in `GridFeatures`."""
+        """As `FeatureMap`."""
         grid, axes = self.grid, range(self.grid.dim)
         ones = [np.broadcast_to(np.eye(REACH), (g - 1, REACH, REACH)) for g in grid.sizes]
         weights = [grid.table(k, ones[k]) for k in axes]
@@ -390,7 +379,7 @@ class NodeFeatures(GridFeatures):
         return grid.placed(NodeFunctions(weights, starts, self.values.numpy(), grid.sizes))
 
     def features(self, X: Tensor) -> Tensor:
-        """As in `GridFeatures`: O(4^d) per point and feature."""
+        """As `FeatureMap`: O(4^d) per point and feature."""
         return self.interpolated(self.grid.interpolate(X))
 
     def interpolated(self, W: Interpolation) -> Tensor:
@@ -406,6 +395,10 @@ class NodeFeatures(GridFeatures):
             return (weight.unsqueeze(-2) @ self.values[W.index]).squeeze(-2)
 
         return twice(summed, plain, W.weight) if W.weight.requires_grad else summed(W.weight)
+
+
+GridFeatures = ProductFeatures | NodeFeatures
+"""Functions interpolated from the nodes of a grid."""
 
 
 # -- sums over the nodes -------------------------------------------------------------------------

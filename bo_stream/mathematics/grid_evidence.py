@@ -112,7 +112,7 @@ def grid_evidence(
     with torch.no_grad():
         roots = _roots(state, prior, n)
     if roots is None:
-        C, y = _data_covariance(state, prior, n)
+        C, y, _ = _data_covariance(state, prior, n)
         L = chol_psd(C.detach())
         value, best = covariance_evidence(C, L, y, None if profile_mean and n else c)
         # After forgetting, densities have weights as powers (MATHS 2.2), and R is over these.
@@ -223,22 +223,21 @@ def _factorised(
 # -- few observations ----------------------------------------------------------------------------
 
 
-def _data_covariance(state: GridState, prior: Prior, n: int) -> tuple[Tensor, Tensor]:
-    """``W K W' + s2 R``, ``o x n x n``, and targets counted from the origin, ``o x n``."""
+def _data_covariance(state: GridState, prior: Prior, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """``W K W' + s2 R``, ``o x n x n``; targets counted from the origin and noise, ``o x n``."""
     rows = state.buffer[:n]
     K = prior_covariance(prior.kernel, state.grid, rows.X, len(rows.Y))
     noise = (prior.s2.unsqueeze(-1) * rows.R).expand(rows.Y.shape)
-    return K + torch.diag_embed(noise), rows.Y - state.origin.unsqueeze(-1)
+    return K + torch.diag_embed(noise), rows.Y - state.origin.unsqueeze(-1), noise
 
 
 def _data_process(state: GridState, prior: Prior, n: int) -> Process:
     """The posterior of an exact process with the interpolated kernel."""
-    (C, y), rows = _data_covariance(state, prior, n), state.buffer[:n]
+    C, y, noise = _data_covariance(state, prior, n)
     kernel, L = GridKernel(state.grid, _parts(state, prior)), chol_psd(C)
     e = y - (prior.mean - state.origin).unsqueeze(-1)
     u = torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False).squeeze(-1)
-    noise = (prior.s2.unsqueeze(-1) * rows.R).expand(y.shape)
-    basis = GridBasis(kernel, rows.X.clone(), noise)
+    basis = GridBasis(kernel, state.buffer.X[:n].clone(), noise)
     return DataProcess(kernel, basis, L, None, u, prior.mean)
 
 

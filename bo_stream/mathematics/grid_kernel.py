@@ -262,7 +262,6 @@ class Eigenbasis:
             P_k``.
         values: Per dimension, the eigenvalues of the unit-diagonal factor, ``P_k``.
         index: Multi-indices that are kept, sorted: ``r x d``.
-        share: Eigenvalues below this share of the largest are left out.
     """
 
     grid: Grid
@@ -270,7 +269,6 @@ class Eigenbasis:
     vectors: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
     index: Tensor
-    share: float
 
     @classmethod
     def chosen(
@@ -320,7 +318,7 @@ class Eigenbasis:
             values.append(D)
         relative = reduce(lambda a, b: a.unsqueeze(-1) * b, (D / D[0] for D in values))
         index = (relative > share).nonzero()
-        return cls(grid, amplitude, tuple(vectors), tuple(values), index, share)
+        return cls(grid, amplitude, tuple(vectors), tuple(values), index)
 
     @property
     def size(self) -> int:

@@ -138,13 +138,12 @@ def side_by_side(states: Sequence[Any], outputs: Sequence[int]) -> Any:
         letters = part.metadata.get("shape", "").split()
         axis = next((i for i, letter in enumerate(letters) if letter in ("o", "s")), None)
         each = [getattr(state, part.name) for state in states]
-        values[part.name] = each[0]
         if axis is not None:
             index = torch.tensor(outputs, device=each[0].device)
             values[part.name] = torch.cat(each, axis).index_select(axis, index)
         elif is_dataclass(each[0]):
             values[part.name] = side_by_side(each, outputs)
-    return type(states[0])(**values)
+    return replace(states[0], **values)
 
 
 def check_shapes(state: DataclassInstance, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -109,8 +109,9 @@ class OutcomeWarp(OutcomeTransform):
 
     def untransform_posterior(self, posterior: Posterior, X: Tensor | None = None) -> Posterior:
         """The posterior of raw outcomes."""
-        gaussian = cast(GPyTorchPosterior, posterior)
-        return WarpedPosterior(gaussian, lambda w: self.untransform(w, X=X)[0])
+        return WarpedPosterior(
+            cast(GPyTorchPosterior, posterior), lambda w: self.untransform(w, X=X)[0]
+        )
 
     def subset_output(self, idcs: list[int]) -> Self:
         """The transform itself: there is one output."""

@@ -151,9 +151,11 @@ class WISKI(FeatureGP[GridState]):
             )
         super().__init__(train_X, train_Y, train_Yvar, **common)
         self.opening = whole_number("opening", opening, 0)
-        self._nodes = None
-        if grid is not None:
-            self._nodes = [torch.as_tensor(g, dtype=torch.float64).tolist() for g in grid]
+        self._nodes = (
+            None
+            if grid is None
+            else [torch.as_tensor(axis, dtype=torch.float64).tolist() for axis in grid]
+        )
         self.grid_size = grid_size
         first = self._first_grid()
         self.grid_size = "auto" if grid_size == "auto" else list(first.sizes)
@@ -170,8 +172,7 @@ class WISKI(FeatureGP[GridState]):
     # -- state -----------------------------------------------------------------------------------
 
     def _empty_state(self) -> GridState:
-        shared = self.noise_mode == "learned"
-        sizes = self._dim, self.num_outputs, shared, self.opening
+        sizes = self._dim, self.num_outputs, self.noise_mode == "learned", self.opening
         return GridState.before_data(self._first_grid(), *sizes)
 
     def _absorb(self, state: GridState, rows: Rows) -> GridState:
