@@ -31,9 +31,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, solve_triangular
-from scipy.linalg.lapack import dpotrs, dpstrf, dtrtri
+from scipy.linalg.lapack import dpotrs, dtrtri
 
 from bo_stream.mathematics.exact import factored
+from bo_stream.mathematics.linalg import pivoted_root
 from bo_stream.mathematics.radial import Array, Functions, Pull, RadialCovariance
 
 __all__ = [
@@ -56,7 +57,6 @@ __all__ = [
     "applied",
     "mapped",
     "multiplied",
-    "pivoted_root",
 ]
 
 # -- functions of one input ----------------------------------------------------------------------
@@ -288,18 +288,6 @@ class ProductCovariance:
 
 Covariance = RadialCovariance | ProductCovariance
 """A prior covariance ``k(x, z)``."""
-
-
-def pivoted_root(K: Array) -> Array:
-    """A root F of a covariance ``g x g``, ``F F' = K`` up to rounding, ``g x r``: O(g r^2)."""
-    factor, pivots, rank, _ = dpstrf(K, tol=ROUNDING * K.diagonal().max(), lower=1)
-    root = np.empty((len(K), rank))
-    root[pivots - 1] = np.tril(factor)[:, :rank]
-    return root
-
-
-ROUNDING = 1e-15
-"""Share of the largest variance below which others are rounding errors."""
 
 
 # -- processes -----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from bo_stream.mathematics.evidence import OutputStatistics, root_gradient, under_root
-from bo_stream.mathematics.expanded import Covariance, ProductCovariance, pivoted_root
+from bo_stream.mathematics.expanded import Covariance, ProductCovariance
 from bo_stream.mathematics.grid import (
     REACH,
     Grid,
@@ -39,7 +39,7 @@ from bo_stream.mathematics.grid import (
     outer,
 )
 from bo_stream.mathematics.kernels import from_origin, is_product, product_factors
-from bo_stream.mathematics.linalg import flushed
+from bo_stream.mathematics.linalg import flushed, pivoted_root
 
 __all__ = [
     "CholeskyRoot",

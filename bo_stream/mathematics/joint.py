@@ -11,8 +11,7 @@ covariances [MATHS 10], an `Integral`. With weights ``w_t`` of points ``t``,
 
 so that the integrated variance after observing points ``f`` with noise ``D`` is
 ``total - tr( (cov(f, f) + D)^-1 gram(f, f) )``. Covariances among the points summed over are never
-needed. On features the cost depends neither on these points nor on the observations; other families
-keep the joint Gaussian at the points and compute one ``q x P`` block per call.
+needed. On features the cost depends neither on these points nor on the observations.
 """
 
 from __future__ import annotations
@@ -25,22 +24,20 @@ import torch
 from gpytorch.kernels import Kernel
 from linear_operator.operators import LinearOperator, MatmulLinearOperator
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bo_stream.mathematics.autograd import lasting_property
 from bo_stream.mathematics.kernels import cross_kernel
+from bo_stream.mathematics.linalg import pivoted_root
 
 __all__ = [
-    "FeatureIntegral",
     "Integral",
     "Joint",
-    "PointIntegral",
     "products",
     "solved_rows",
 ]
 
 
-TILE = 256
-"""Points whose covariances with many others fit into the processor's cache."""
 PARTS = ("plus", "coefficients", "spread")
 """What a joint posterior computes once of its points, whatever data are added to the process."""
 
@@ -139,19 +136,6 @@ class Joint:
                 vars(both)[name] = torch.cat([getattr(self, name), getattr(other, name)], -2)
         return both
 
-    def tiles(self) -> list[Joint]:
-        """The joint posteriors at `TILE` points each, which have no batch."""
-        return [
-            replace(
-                self,
-                mean=self.mean[..., at],
-                X=self.X[at],
-                rows=self.rows[..., at, :],
-                less=tuple(W[..., at] for W in self.less),
-            )
-            for at in (slice(i, i + TILE) for i in range(0, len(self.X), TILE))
-        ]
-
     def conditioned(self, factors: Factors) -> Joint:
         """The same points given data: O(q^2) a point, in one solve for the whole batch if the data
         have none.
@@ -233,13 +217,15 @@ Factors = tuple[Joint, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class PointIntegral:
-    """Sums through the ``q x P`` covariance with the points summed over: O(P r) memory.
+class Integral:
+    """Sums over fixed points under one process; arguments are its joint posteriors.
 
-    A call costs O(P q (d + r)) time; r is the rank of the family's factors, n for an exact GP.
+    They go through the ``q x P`` covariance with the points summed over: O(P r) memory. A call
+    costs O(P q (d + r)) time; r is the rank of the family's factors, n for an exact GP. On features
+    at most r functionals stand for the points, however many these are.
 
     Attributes:
-        t: The joint posterior at the points summed over.
+        t: The joint posterior at the points, or of the functionals.
         weights: Their weights, ``P``.
         kept: The points of the last argument of `gram_diagonal` and their covariances with t, if
             few, before data were added to the process.
@@ -248,6 +234,31 @@ class PointIntegral:
     t: Joint
     weights: Tensor
     kept: list[tuple[Tensor, Tensor]] = field(default_factory=list, compare=False)
+
+    @classmethod
+    def on_features(
+        cls, basis: Callable[[Tensor], Tensor], L: Tensor | None, points: Tensor, weights: Tensor
+    ) -> Integral:
+        """Sums over points: O(P r^2 + r^3).
+
+        With ``sum_t w_t V_t V_t' = F F'``, the functionals' covariances with values are ``F'V_x``.
+
+        Args:
+            basis: The functions ``a``, ``n x d`` to ``o x n x r``.
+            L: Lower triangular, ``o x r x r``: ``V = L^-1 a``; None: ``V = a``.
+            points: ``P x d``.
+            weights: ``P``, not negative.
+        """
+        M = torch.zeros((), dtype=weights.dtype, device=weights.device)
+        for X, w in zip(points.split(FEATURE_TILE), weights.split(FEATURE_TILE), strict=True):
+            a = basis(X)
+            M = M + (a * w.unsqueeze(-1)).mT @ a
+        if L is not None:
+            half = torch.linalg.solve_triangular(L, M, upper=False)
+            M = torch.linalg.solve_triangular(L, half.mT, upper=False)
+        roots = [torch.from_numpy(pivoted_root(each).T) for each in M.numpy(force=True)]
+        F = pad_sequence(roots, batch_first=True).to(M)
+        return cls(Joint(F[..., 0], F[0, :, :0], None, F), torch.ones_like(F[0, :, 0]))
 
     @lasting_property
     def total(self) -> Tensor:
@@ -266,15 +277,13 @@ class PointIntegral:
         """
         few = a.X.ndim == 2 and a.mean.numel() * len(self.weights) <= KEPT
         if few and not a.rows.requires_grad and self._kept(a) is None:
-            t = self.t.bare()
-            cov = torch.cat([tile.covariance(t) for tile in a.bare().tiles()], -2)
-            self.kept[:] = [(a.X.clone(), cov)]
+            self.kept[:] = [(a.X.clone(), a.bare().covariance(self.t.bare()))]
         return self._times(a).square() @ self.weights
 
-    def conditioned(self, factors: Factors) -> PointIntegral:
+    def conditioned(self, factors: Factors) -> Integral:
         """The sums under the process conditioned on data."""
         _ = self.t.spread  # from here on for all data added
-        return PointIntegral(self.t.conditioned(factors), self.weights, self.kept)
+        return Integral(self.t.conditioned(factors), self.weights, self.kept)
 
     def _times(self, a: Joint, M: Tensor | None = None) -> Tensor:
         """Covariance with the points summed over, ``batch x o x q x P``, or its product with M."""
@@ -290,69 +299,3 @@ class PointIntegral:
         """The `bare` covariance kept at these points, if they are the last ones of any thread."""
         same = (cov for X, cov in tuple(self.kept) if torch.equal(X, a.X))
         return None if a.rows.requires_grad else next(same, None)
-
-
-@dataclass(frozen=True)
-class FeatureIntegral:
-    """Sums on features: cov(x, z) is ``V_x'(I - G'G) V_z``, and ``G V_x`` the ``W`` of a `Joint`.
-
-    Attributes:
-        M: ``sum_t w_t V_t V_t'``, ``o x r x r``.
-        G: One for each time that data were added to the process, ``batch x o x p x r``.
-    """
-
-    M: Tensor
-    G: tuple[Tensor, ...] = ()
-
-    @classmethod
-    def over(
-        cls, basis: Callable[[Tensor], Tensor], L: Tensor | None, points: Tensor, weights: Tensor
-    ) -> FeatureIntegral:
-        """Sum over the points: O(P r^2 + r^3).
-
-        Args:
-            basis: The functions ``a``, ``n x d`` to ``o x n x r``.
-            L: Lower triangular, ``o x r x r``: ``V = L^-1 a``; None: ``V = a``.
-            points: ``P x d``.
-            weights: ``P``.
-        """
-        B = torch.zeros((), dtype=weights.dtype, device=weights.device)
-        for X, w in zip(points.split(FEATURE_TILE), weights.split(FEATURE_TILE), strict=True):
-            a = basis(X)
-            B = B + (a * w.unsqueeze(-1)).mT @ a
-        if L is None:
-            return cls(B)
-        half = torch.linalg.solve_triangular(L, B, upper=False)
-        return cls(torch.linalg.solve_triangular(L, half.mT, upper=False))
-
-    @lasting_property
-    def total(self) -> Tensor:
-        """Weighted sum of the variances, ``batch x o``."""
-        total = self.M.diagonal(dim1=-2, dim2=-1).sum(-1)
-        return sum((-((G @ self.M) * G).sum((-2, -1)) for G in self.G), total)
-
-    def gram(self, a: Joint, b: Joint) -> Tensor:
-        """``sum_t w_t cov(a, t) cov(t, b)``, ``batch x o x q x q'``."""
-        few, many = sorted((a, b), key=lambda joint: joint.mean.shape[-1])
-        left = self._across(products(self._across(cast(Tensor, few.plus)), self.M))
-        gram = left @ cast(Tensor, many.plus).mT
-        return gram if few is a else gram.mT
-
-    def gram_diagonal(self, a: Joint) -> Tensor:
-        """The diagonal of ``gram(a, a)``, ``batch x o x q``."""
-        V = self._across(cast(Tensor, a.plus))
-        return (products(V, self.M) * V).sum(-1)
-
-    def conditioned(self, factors: Factors) -> FeatureIntegral:
-        """The sums under the process conditioned on data: O(q^2 r)."""
-        f, L, _ = factors
-        G = torch.linalg.solve_triangular(L, self._across(cast(Tensor, f.plus)), upper=False)
-        return FeatureIntegral(self.M, (*self.G, G))
-
-    def _across(self, V: Tensor) -> Tensor:
-        """``V (I - G'G)`` for rows ``batch x o x q x r``."""
-        return sum((-products(products(V, G.mT), G) for G in self.G), V)
-
-
-Integral = PointIntegral | FeatureIntegral
-"""Sums over fixed points under one process; arguments are its joint posteriors."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from torch import Tensor
 
@@ -15,6 +17,7 @@ __all__ = [
     "flushed",
     "inverse_factor",
     "lower_factor",
+    "pivoted_root",
     "with_jitter",
 ]
 
@@ -22,6 +25,8 @@ REPAIR = 1e-10
 """Largest share of the mean diagonal that is added to a covariance whose factorisation failed."""
 LEAST, GROWTH = 2.0**-53, 4.0
 """The first share that is tried, a rounding error of one entry, and the factor of the next ones."""
+ROUNDING = 1e-15
+"""Share of the largest variance below which others are rounding errors."""
 TINY = 1e-50
 """Relative size below which numbers are set to zero: products of them would be subnormal, which are
 slow."""
@@ -90,6 +95,14 @@ def inverse_factor(L: Tensor) -> Tensor:
         return torch.from_numpy(upper.T)
     eye = torch.eye(len(L), dtype=L.dtype, device=L.device)
     return torch.linalg.solve_triangular(L, eye, upper=False)
+
+
+def pivoted_root(K: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A root F of a covariance ``g x g``, ``F F' = K`` up to rounding, ``g x r``: O(g r^2)."""
+    factor, pivots, rank, _ = lapack.dpstrf(K, tol=ROUNDING * K.diagonal().max(), lower=1)
+    root = np.empty((len(K), rank))
+    root[pivots - 1] = np.tril(factor)[:, :rank]
+    return root
 
 
 def congruence(R: Tensor, A: Tensor) -> Tensor:

@@ -49,10 +49,8 @@ from bo_stream.mathematics.expanded import (
 )
 from bo_stream.mathematics.joint import (
     Factors,
-    FeatureIntegral,
     Integral,
     Joint,
-    PointIntegral,
     products,
     solved_rows,
 )
@@ -396,9 +394,9 @@ class Process:
         if sums is None or not all(map(torch.equal, key, (points, weights))):
             key = points.clone(), weights.clone()
             if self.kernel is None:
-                sums = FeatureIntegral.over(self.basis, self.L, *key)
+                sums = Integral.on_features(self.basis, self.L, *key)
             else:
-                sums = PointIntegral(self.at(key[0]), key[1])
+                sums = Integral(self.at(key[0]), key[1])
             vars(self)["_kept_integral"] = key, sums
         return cast(Integral, sums)
 

@@ -18,7 +18,6 @@ from bo_stream.mathematics.grid_evidence import (
     dropped_share,
 )
 from bo_stream.mathematics.grid_kernel import CholeskyRoot, Eigenbasis, features_of
-from bo_stream.mathematics.joint import FeatureIntegral
 from bo_stream.mathematics.kernels import product_factors
 from bo_stream.mathematics.process import conditioned_on
 from bo_stream.testing.base import close
@@ -122,7 +121,7 @@ def test_sums_over_more_points_than_features(name: str) -> None:
     for each in (process, conditioned_on(process, points(4, 2, 5), ones, ones)):
         form = each.for_sums(300)
         integral, at_Z, mine, at_T = form.integral(T, weights), each.at(Z), form.at(Z), each.at(T)
-        assert isinstance(integral, FeatureIntegral)
+        assert len(integral.weights) < 300
         close(mine.mean, at_Z.mean, 1e-6)
         close(mine.covariance(mine), at_Z.covariance(at_Z), 1e-6)
         cov = at_Z.covariance(at_T)
