@@ -8,13 +8,14 @@ import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.space.spaces import Category, Pool, SpaceOfInputs, lasting_property
+from bo_stream.campaign.space.spaces import Category, Pool, SpaceOfInputs
 from bo_stream.errors import InputError
 
 if TYPE_CHECKING:
@@ -224,19 +225,26 @@ class FeasibleSet:
             inside &= answer.astype(bool)
         return inside
 
-    @lasting_property
+    @cached_property
     def places(self) -> tuple[Tensor, Tensor] | None:
         """Feasible places of a pool, ``P x d``, and their rows, ``P``; None in a box."""
         if not isinstance(self.space, Pool):
             return None
-        import torch
+        import torch  # not at the top: most commands of a campaign need no tensors
 
-        rows = torch.from_numpy(self.holds(self.space.place_values)).nonzero()[:, 0]
-        return self.space.points[rows], rows
+        with torch.inference_mode(False):  # they are kept
+            rows = torch.from_numpy(self.holds(self.space.place_values)).nonzero()[:, 0]
+            return self.space.points[rows], rows
 
-    @lasting_property
+    @cached_property
     def domain(self) -> Domain:
         """The set in the surrogate's coordinates, for searches."""
+        import torch
+
+        with torch.inference_mode(False):  # it is kept
+            return self._domain()
+
+    def _domain(self) -> Domain:
         import torch
 
         from acquisitions.domain import Domain  # not at the top: it imports bo_stream
@@ -258,10 +266,11 @@ class FeasibleSet:
                 inside = rest.holds(space.decode(X.reshape(-1, space.dim)))
                 return torch.from_numpy(inside).reshape(X.shape[:-1]).to(X.device)
 
+        listed = enumerate(one.choices for one in space.kinds)
         return Domain.of(
             space.tensor_bounds,
             inequalities,
-            space.choices,
+            {i: torch.from_numpy(values) for i, values in listed if values is not None},
             categories=space.categories,
             accepts=accepts,
         )

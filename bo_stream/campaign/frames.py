@@ -16,7 +16,7 @@ from pandas.api.types import is_scalar
 
 from bo_stream.campaign.history import Entry, Event, Trial, TrialHistory, changed_ids
 from bo_stream.campaign.names import OWN, in_spelling, told_apart
-from bo_stream.campaign.outcomes.outcome import Measured
+from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.space import Pool, Space
 from bo_stream.campaign.space.spaces import CLOSE, Category
@@ -338,7 +338,7 @@ def far_outcomes(
         outcomes: What is measured.
         ids: Those to judge; all by default.
     """
-    if len(outcomes.measured) > 1 or not isinstance(outcomes.measured[0], Measured):
+    if len(outcomes.measured) > 1 or type(outcomes.measured[0]) is not Outcome:
         return []
     (column,) = history.logs
     known = list(chain.from_iterable(history.logs[column].batches))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -63,8 +64,7 @@ def input_name(number: int) -> str:
 class FollowsTrials:
     """Part of a sampler of another framework: its options, and the engine of the current space.
 
-    The options are tried with one to three inputs, and with as many as a list among the surrogate's
-    options has entries.
+    The options are tried with one to three inputs.
 
     Args:
         options: Options of `bo_stream.Campaign`: ``surrogate``, ``acquisition``, ``budget`` (for
@@ -77,18 +77,13 @@ class FollowsTrials:
 
     def __init__(self, **options: Any) -> None:
         self._options = options
-        named = options.get("surrogate")
-        values = named.values() if isinstance(named, Mapping) else ()
-        counts = {len(v) for v in values if isinstance(v, list | tuple) and v}
-        errors: list[InputError | UnsupportedError] = []
-        for count in (*sorted(counts), 1, 2, 3):
-            try:
-                self._engine_of([Parameter((0.0, 1.0))] * count, "minimise", ())
+        one = [Parameter((0.0, 1.0))]
+        for count in (3, 2):
+            with suppress(InputError, UnsupportedError):
+                self._engine_of(one * count, "minimise", ())
                 break
-            except (InputError, UnsupportedError) as error:
-                errors.append(error)
         else:
-            raise errors[0]
+            self._engine_of(one, "minimise", ())  # or refuse
         self._forget()
 
     def _forget(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self, cast
 
 import numpy as np
@@ -22,13 +22,13 @@ from bo_stream.surrogates.counts import CountGP
 
 __all__ = ["LIKELIHOODS", "Count"]
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {
-    "binomial": likelihoods.Binomial,
-    "bernoulli": likelihoods.Bernoulli,
-    "poisson": likelihoods.Poisson,
-    "negative_binomial": likelihoods.NegativeBinomial,
+LIKELIHOODS: dict[type[Likelihood], str] = {
+    likelihoods.Binomial: "binomial",
+    likelihoods.Bernoulli: "bernoulli",
+    likelihoods.Poisson: "poisson",
+    likelihoods.NegativeBinomial: "negative_binomial",
 }
-"""Likelihoods of a campaign's counts, by name."""
+"""Names of the likelihoods of a campaign's counts."""
 
 EXAMPLE = 'For example {"positive": Binomial(trials="examined")}.'
 
@@ -41,9 +41,7 @@ class Count(Outcome):
         likelihood: Their likelihood, which names the column of trials or exposures.
     """
 
-    column: str
-    likelihood: Likelihood
-    sign: float = 1.0
+    likelihood: Likelihood = field(kw_only=True)
 
     @classmethod
     def read_setting(cls, given: Any) -> Self:
@@ -64,10 +62,10 @@ class Count(Outcome):
         else:
             column, name = plain.pop("column", None), plain.pop("likelihood", None)
             kind = from_plain("likelihood", {"name": name, **plain})
-        if type(kind) not in LIKELIHOODS.values():
-            kinds = ", ".join(one.__name__ for one in LIKELIHOODS.values())
+        if type(kind) not in LIKELIHOODS:
+            kinds = ", ".join(one.__name__ for one in LIKELIHOODS)
             raise InputError(f"a likelihood of counts, {kinds}", repr(kind), EXAMPLE)
-        outcome = cls(column, kind)
+        outcome = cls(column, likelihood=kind)
         known = {name for name, value in asdict(kind).items() if value is not None}
         if outcome.is_truth and known & {"classes", "trials"}:
             remedy = "Code outcomes as 0 and 1, or use Binomial(trials=...)."
@@ -108,22 +106,17 @@ class Count(Outcome):
     def to_dict(self) -> dict[str, Any]:
         """The outcome as plain data."""
         rest = {k: v for k, v in asdict(self.likelihood).items() if v is not None}
-        return {"column": self.column, "likelihood": self.name, **rest}
-
-    @property
-    def name(self) -> str:
-        """Name of the likelihood."""
-        return next(name for name, kind in LIKELIHOODS.items() if kind is type(self.likelihood))
+        return {"column": self.column, "likelihood": LIKELIHOODS[type(self.likelihood)], **rest}
 
     @property
     def is_truth(self) -> bool:
         """Whether an outcome is yes or no."""
-        return self.name == "bernoulli"
+        return isinstance(self.likelihood, likelihoods.Bernoulli)
 
     @property
     def share(self) -> bool:
         """Whether the response is a prevalence, between 0 and 1, rather than a rate."""
-        return self.name in ("binomial", "bernoulli")
+        return self.likelihood.size_name == "trials"
 
     @property
     def label(self) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 __all__ = [
-    "FAILURES",
     "GOALS",
     "SPELLINGS",
     "Failures",
@@ -28,8 +27,6 @@ GOALS: tuple[str, ...] = tuple(goal for goal in get_args(Goal) if goal not in SP
 
 Failures = Literal["ignored", "infeasible"]
 """Whether failed trials are infeasible; otherwise nothing is learned from them."""
-
-FAILURES: tuple[str, ...] = get_args(Failures)
 
 
 def spelled(goal: Any) -> Any:

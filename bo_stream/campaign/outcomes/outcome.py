@@ -1,4 +1,4 @@
-"""One kind of outcome, a column that is measured: `Measured`, `Completed`, or a `Count`.
+"""One kind of outcome, a column that is measured: `Outcome`, `Completed`, or a `Count`.
 
 `Observations` are outcomes as tensors.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
@@ -26,7 +25,6 @@ __all__ = [
     "LARGEST",
     "SPREADS",
     "Completed",
-    "Measured",
     "Observations",
     "Outcome",
     "least_learned",
@@ -62,8 +60,11 @@ def noise_column(outcome: str) -> str:
     return "yvar" if outcome == "y" else f"{outcome}_var"
 
 
-class Outcome(ABC):
+@dataclass(frozen=True)
+class Outcome:
     """One column that is measured. An entry of a trial is its value, and a second number.
+
+    This is a number that is measured with noise, and the second number is the noise variance.
 
     Attributes:
         column: The column of values.
@@ -72,27 +73,26 @@ class Outcome(ABC):
     """
 
     column: str
-    sign: float
+    sign: float = 1.0
     variance: float | None = None
 
     # -- frames ----------------------------------------------------------------------------------
 
     @property
-    @abstractmethod
     def second(self) -> str | None:
         """The column of the second numbers of entries: noise variances or sizes; None for none."""
+        return noise_column(self.column)
 
     @property
-    @abstractmethod
     def columns(self) -> list[str]:
         """The columns to be filled in."""
+        return [self.column]
 
     @property
     def known_columns(self) -> list[str]:
         """The columns to be filled in, then those that may be."""
         return list(dict.fromkeys(name for name in (*self.columns, self.second) if name))
 
-    @abstractmethod
     def read(self, frame: pd.DataFrame, earlier: Entry | None) -> list[Entry | None]:
         """Entries of the rows of a frame; None where there is none.
 
@@ -104,6 +104,33 @@ class Outcome(ABC):
             InputError: for a missing column and invalid values.
             NoiseError: for invalid noise variances, or some in part of a campaign only.
         """
+        present = column(frame, self.column).notna().to_numpy()
+        part = frame if present.all() else frame[present]
+        values = numbers(part, self.column, LARGEST).tolist()
+        entries: list[Entry | None] = [None] * len(frame)
+        read = zip(values, self._variances(part, earlier), strict=True)
+        for row, entry in zip(np.flatnonzero(present), read, strict=True):
+            entries[row] = entry
+        return entries
+
+    def _variances(self, frame: pd.DataFrame, earlier: Entry | None) -> list[float | None]:
+        name = noise_column(self.column)
+        present = name in frame
+        known = present if earlier is None else earlier[1] is not None
+        if len(frame) and present != known:
+            raise NoiseError(
+                f"outcomes {'with' if known else 'without'} a column {name!r}, as before",
+                "one" if present else "none",
+                "Give noise variances for all outcomes of a column or for none of them.",
+            )
+        if not present:
+            return [None] * len(frame)
+        variances = numbers(frame, name, LARGEST**2)
+        if (variances <= 0.0).any():
+            raise NoiseError(
+                f"positive noise variances in {name!r}", f"{variances.min():g}", "Give variances."
+            )
+        return list(variances.tolist())
 
     def unmeasured(self, frame: pd.DataFrame) -> dict[str, np.ndarray]:
         """Rows that are to be left out with a warning, each ``n``, by what they are."""
@@ -148,56 +175,7 @@ class Outcome(ABC):
 
 
 @dataclass(frozen=True)
-class Measured(Outcome):
-    """A number that is measured with noise; an entry is the number and its noise variance."""
-
-    column: str
-    sign: float = 1.0
-    variance: float | None = None
-
-    @property
-    def second(self) -> str | None:
-        """The column of noise variances."""
-        return noise_column(self.column)
-
-    @property
-    def columns(self) -> list[str]:
-        """The column of values."""
-        return [self.column]
-
-    def read(self, frame: pd.DataFrame, earlier: Entry | None) -> list[Entry | None]:
-        """Values and variances; an empty cell is no entry."""
-        present = column(frame, self.column).notna().to_numpy()
-        part = frame if present.all() else frame[present]
-        values = numbers(part, self.column, LARGEST).tolist()
-        entries: list[Entry | None] = [None] * len(frame)
-        read = zip(values, self._variances(part, earlier), strict=True)
-        for row, entry in zip(np.flatnonzero(present), read, strict=True):
-            entries[row] = entry
-        return entries
-
-    def _variances(self, frame: pd.DataFrame, earlier: Entry | None) -> list[float | None]:
-        name = noise_column(self.column)
-        present = name in frame
-        known = present if earlier is None else earlier[1] is not None
-        if len(frame) and present != known:
-            raise NoiseError(
-                f"outcomes {'with' if known else 'without'} a column {name!r}, as before",
-                "one" if present else "none",
-                "Give noise variances for all outcomes of a column or for none of them.",
-            )
-        if not present:
-            return [None] * len(frame)
-        variances = numbers(frame, name, LARGEST**2)
-        if (variances <= 0.0).any():
-            raise NoiseError(
-                f"positive noise variances in {name!r}", f"{variances.min():g}", "Give variances."
-            )
-        return list(variances.tolist())
-
-
-@dataclass(frozen=True)
-class Completed(Measured):
+class Completed(Outcome):
     """Whether trials are completed: 1 of told ones, and 0 of failed ones; nothing is filled in."""
 
     column: str = COMPLETED

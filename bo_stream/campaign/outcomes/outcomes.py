@@ -16,7 +16,7 @@ from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.history import Entry, Trial
 from bo_stream.campaign.names import RESULTS, constraint_in_spelling
 from bo_stream.campaign.outcomes.goals import Failures, spelled
-from bo_stream.campaign.outcomes.outcome import Completed, Measured, Outcome
+from bo_stream.campaign.outcomes.outcome import Completed, Outcome
 from bo_stream.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class OutcomeSet:
                 "Name the column of counts in outcome= alone, and leave failures out.",
             )
         measured: tuple[Outcome, ...] = tuple(
-            Measured(name, _sign(name, goals, found), variance) for name in columns
+            Outcome(name, _sign(name, goals, found), variance) for name in columns
         )
         if count:
             goals, measured = {count.column: goal}, (count,)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -41,11 +41,8 @@ __all__ = [
     "Range",
     "Space",
     "SpaceOfInputs",
-    "lasting_property",
     "space_from_dict",
 ]
-
-R = TypeVar("R")
 
 SEARCHED = 10_000
 """Largest number of values of an integer input that a search distinguishes."""
@@ -395,21 +392,6 @@ def _listed(values: Sequence[Any]) -> str:
 # -- spaces ----------------------------------------------------------------------------------------
 
 
-def lasting_property(function: Callable[[Any], R]) -> cached_property[R]:
-    """A cached property of tensors, which may be filled in inference mode.
-
-    Torch is imported when it is read: most commands of a campaign need no tensors.
-    """
-
-    def read(self: Any) -> R:
-        from bo_stream.mathematics.autograd import lasting
-
-        return lasting(function)(self)
-
-    read.__doc__ = function.__doc__
-    return cached_property(read)
-
-
 class SpaceOfInputs(ABC):
     """A space of named inputs."""
 
@@ -437,14 +419,6 @@ class SpaceOfInputs(ABC):
     def is_continuous(self) -> bool:
         """Whether all inputs are continuous."""
         return all(one.choices is None for one in self.kinds)
-
-    @lasting_property
-    def choices(self) -> dict[int, Tensor]:
-        """Coordinates of the allowed values of every input that is not continuous, by index."""
-        listed = enumerate(one.choices for one in self.kinds)
-        import torch
-
-        return {i: torch.from_numpy(given) for i, given in listed if given is not None}
 
     @property
     def tensor_bounds(self) -> Tensor:
@@ -619,9 +593,7 @@ class Pool(SpaceOfInputs):
     @property
     def points(self) -> Tensor:
         """All places as points, ``N x d``."""
-        import torch
-
-        return torch.from_numpy(self.place_values.copy())
+        return self.encode(self.place_values)
 
     @cached_property
     def place_values(self) -> np.ndarray:

@@ -61,9 +61,6 @@ __all__ = ["Checked", "Database", "check_store", "defer_interrupts", "parse"]
 TIMEOUT = 60.0
 """Seconds that a writer waits for the others."""
 
-SHOWN = 12
-"""Numbers of damaged events that are shown."""
-
 KEPT = 2
 """Snapshots kept of a campaign: the newest one, and one in case it is damaged."""
 
@@ -556,19 +553,29 @@ def _unsealed(
     return contents if whole else None
 
 
+def _numbered(
+    campaign: str, count: int, rows: Iterable[Row[Any]]
+) -> Iterator[tuple[int, Event | None]]:
+    """The events of rows, after the first ``count`` ones; None for one that is damaged or lost."""
+    last, required = count, False
+    for number, stored in rows:
+        yield from ((lost, None) for lost in range(last + 1, number))
+        event = _unsealed(campaign, number, stored, required)
+        yield number, event
+        last, required = number, required if event is None else CHECKSUM in stored
+
+
 def _whole(campaign: str, count: int, rows: Iterable[Row[Any]]) -> list[Event]:
     """The events of rows, which are those after the first ``count`` ones.
 
     Raises:
         StateError: if one of them is damaged or lost.
     """
-    found, required = list[Event](), False
-    for expected, row in enumerate(rows, count + 1):
-        event = _unsealed(campaign, row.number, row.payload, required)
-        if event is None or row.number != expected:
-            raise _damaged(f"a damaged or lost event {expected} of campaign {campaign!r}")
+    found = list[Event]()
+    for number, event in _numbered(campaign, count, rows):
+        if event is None:
+            raise _damaged(f"a damaged or lost event {number} of campaign {campaign!r}")
         found.append(event)
-        required = CHECKSUM in row.payload
     return found
 
 
@@ -649,22 +656,18 @@ def _checked(connection: Connection, name: str, settings: object, errors: str) -
     damage = [errors] if errors else []
     if _unsealed(name, 0, settings) is None:
         damage.append("its settings are damaged")
-    last, lost, whole, trials, required = 0, list[int](), 0, 0, False
+    found = dict[int, Event | None]()
     try:
-        for number, stored in connection.execute(EVENTS_SINCE, {"name": name, "count": 0}):
-            event = _unsealed(name, number, stored, required)
-            lost += range(last + 1, number + (event is None))
-            last = number
-            if event is not None:
-                required = CHECKSUM in stored
-                whole, trials = whole + 1, trials + len(event.get("trials", ()))
+        rows = connection.execute(EVENTS_SINCE, {"name": name, "count": 0})
+        found.update(_numbered(name, 0, rows))
     except SQLAlchemyError:
-        damage.append(f"events after {last} cannot be read")
-    if lost:
-        more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
-        listed = ", ".join(map(str, lost[:SHOWN])) + more
-        damage.append(f"events {listed} of {last} are damaged or lost")
-    return Checked(name, whole, trials, "; ".join(damage))
+        damage.append("some of its events cannot be read")
+    whole = [event for event in found.values() if event is not None]
+    if len(whole) < len(found):
+        lost = ", ".join(str(number) for number, event in found.items() if event is None)
+        damage.append(f"events {lost} of {len(found)} are damaged or lost")
+    trials = sum(len(event.get("trials", ())) for event in whole)
+    return Checked(name, len(whole), trials, "; ".join(damage))
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------
