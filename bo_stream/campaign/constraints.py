@@ -232,19 +232,12 @@ class FeasibleSet:
             return None
         import torch  # not at the top: most commands of a campaign need no tensors
 
-        with torch.inference_mode(False):  # they are kept
-            rows = torch.from_numpy(self.holds(self.space.place_values)).nonzero()[:, 0]
-            return self.space.points[rows], rows
+        rows = torch.from_numpy(self.holds(self.space.place_values)).nonzero()[:, 0]
+        return self.space.points[rows], rows
 
     @cached_property
     def domain(self) -> Domain:
         """The set in the surrogate's coordinates, for searches."""
-        import torch
-
-        with torch.inference_mode(False):  # it is kept
-            return self._domain()
-
-    def _domain(self) -> Domain:
         import torch
 
         from acquisitions.domain import Domain  # not at the top: it imports bo_stream

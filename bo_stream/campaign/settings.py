@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, PlainSe
 from bo_stream.campaign.constraints import FeasibleSet
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import Decision
-from bo_stream.campaign.names import first_clash
+from bo_stream.campaign.names import constraint_in_spelling, first_clash
 from bo_stream.campaign.options import (
     Finite,
     Options,
@@ -27,10 +27,9 @@ from bo_stream.campaign.options import (
 from bo_stream.campaign.outcomes.goals import Failures, Goal
 from bo_stream.campaign.outcomes.outcomes import (
     OutcomeSet,
+    check_reference,
     on_inputs,
     read_goal,
-    read_reference,
-    spelled_constraints,
 )
 from bo_stream.campaign.space import Box, Pool, Space, space_from_dict
 from bo_stream.campaign.storage.store import Store
@@ -231,9 +230,9 @@ class Settings(Choices):
         with errors_about("goal"):
             goal, column = read_goal(choices.goal)
         with errors_about("reference"):
-            read_reference(choices.reference, goal)
-        with errors_about("constraints"):
-            constraints = spelled_constraints(choices.constraints, space.names, goal, column)
+            check_reference(choices.reference, goal)
+        known = [*space.names, *(goal if isinstance(goal, Mapping) else [column])]
+        constraints = [constraint_in_spelling(one, known) for one in choices.constraints]
         # without a budget it begins as a campaign of few trials would
         asked = surrogate, acquisition, choices.outcome, budget
         small = all(one is None for one in asked) and goal != "learn"

@@ -492,7 +492,7 @@ def report(
     """
     from bo_stream.cli import campaign_page, loading
 
-    page = campaign_page.campaign_page(loading.load_campaign(where, name))
+    page = campaign_page.campaign_page(loading.load_campaign(where, name, readonly=True))
     out.write_text(page, encoding="utf-8")
     print(f"Wrote {out}.")
 
@@ -508,7 +508,8 @@ def check(where: Where) -> None:
 
     found = check_store(loading.existing_store(where)[0])
     for one in found:
-        print(one.described)
+        found_out = one.damage or "whole"
+        print(f"{one.name}: {one.events} events, {one.trials} trials, {found_out}")
     if any(one.damage for one in found):
         print("Restore the store from a copy, or recover it: sqlite3 FILE .recover")
         raise typer.Exit(DAMAGED)

@@ -9,14 +9,15 @@ import pandas as pd
 
 from bo_stream.campaign import figures
 from bo_stream.campaign.campaign import Campaign
+from bo_stream.campaign.frames import inputs_frame
+from bo_stream.campaign.history import asked_event
 from bo_stream.campaign.outcomes.outcome import SPREADS
 from bo_stream.campaign.results import winsorised
 from bo_stream.campaign.space import Pool
-from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.cli.formatting import recommendation, summary
 from bo_stream.cli.loading import LoadedCampaign
 from bo_stream.cli.page import PageTable, Picture, Section, describe, facts, page
-from bo_stream.errors import BudgetError, InputError
+from bo_stream.errors import InputError
 
 __all__ = ["campaign_page"]
 
@@ -27,7 +28,7 @@ def campaign_page(
     most_places: int = 20_000,
     most_outcomes: int = 1000,
 ) -> str:
-    """The HTML of a campaign's page; the campaign is not changed.
+    """The HTML of a campaign's page; no trial is asked for.
 
     Cost: that of its next `ask`, and of predictions at some hundred points.
 
@@ -38,49 +39,54 @@ def campaign_page(
         most_outcomes: Maximum number of outcomes beside a slice.
     """
     campaign, outcome = loaded.learning, loaded.outcome
-    store, name = campaign.ledger.store, campaign.ledger.name
     state = summary(campaign, loaded.store, loaded.optimum)
-    about = f"{state['goal']}: {state['trials']}"
+    title, about = f"Campaign: {campaign.ledger.name}", f"{state['goal']}: {state['trials']}"
     learned = {"recommended": recommendation(campaign), "learned": _winsorised(campaign)}
     state |= {name: fact for name, fact in learned.items() if fact}
     if campaign.state.engine.behind:
         state["warning"] = "Outcomes are further from the predictions than the predictions promise."
-    view = Campaign.resume(MemoryStore.copy_of(store, name), name)
-    view.budget = campaign.budget
-    trials, settings = view.trials(), view.settings
+    trials, settings = campaign.trials(), campaign.settings
     told = int((trials["status"] == "told").sum())
-    following, note = _following(view)
+    following, note = _following(campaign)
+    proposed = _listed(campaign, "The next trial", following)
+    running = _listed(campaign, "Running trials", campaign.running())
     sections = [
         Section("Current state", tables=[facts("Current state", state)]),
-        Section("Where to measure next", note, tables=[_listed(view, "The next trial", following)]),
-        Section("Running trials", tables=[_listed(view, "Running trials", view.running())]),
+        Section("Where to measure next", note, tables=[proposed]),
+        Section("Running trials", tables=[running]),
     ]
     if told and len(settings.outcomes.goals) > 1:
         note = "Dots: outcomes; crosses: those that break a constraint; line: the front."
-        drawn = Picture("The front", note, figures.front(view.ledger))
+        drawn = Picture("The front", note, figures.front(campaign.ledger))
         sections.append(Section("The front", pictures=[drawn]))
     elif told:
         note = "Dots: outcomes; line: the best so far; at the bottom: failed and running trials."
-        over = figures.outcomes(view.ledger, outcome, loaded.optimum)
+        over = figures.outcomes(campaign.ledger, outcome, loaded.optimum)
         sections.append(Section("Outcomes", pictures=[Picture("Outcomes by trial", note, over)]))
-        if view.model is not None:
-            sections += _model(view, following, outcome, most_places, most_outcomes)
+        if campaign.model is not None:
+            sections += _model(campaign, following, outcome, most_places, most_outcomes)
     omitted = len(trials) - most_trials
     note = f"The first {omitted} are omitted; bo-stream trials lists all." if omitted > 0 else ""
     latest = figures.in_unit(settings, trials).dropna(axis="columns", how="all").iloc[::-1]
-    listed = _listed(view, "Trials, the latest first", latest.head(most_trials))
+    listed = _listed(campaign, "Trials, the latest first", latest.head(most_trials))
     sections.append(Section("Trials", note, tables=[listed]))
     versions = {name: version(name) for name in ("bo_stream", "torch", "botorch", "gpytorch")}
-    tables = [_settings(view), facts("Versions for this page", versions)]
-    return page(f"Campaign: {name}", about, [*sections, Section("Settings", tables=tables)])
+    tables = [_settings(campaign), facts("Versions for this page", versions)]
+    return page(title, about, [*sections, Section("Settings", tables=tables)])
 
 
 def _following(campaign: Campaign) -> tuple[pd.DataFrame, str]:
     """The next trial with its prediction, and a note; or no trial, and the reason."""
+    state = campaign.state
+    if campaign.remaining <= 0:
+        return pd.DataFrame(), f"The budget of {campaign.budget} trials is used up."
+    state.sync()
+    state.update()
     try:
-        frame = campaign.ask()
-    except (BudgetError, InputError) as error:
+        event = asked_event(state.history, (), state.propose(1), None)
+    except InputError as error:
         return pd.DataFrame(), str(error)
+    frame = inputs_frame([state.history.extended([event]).trials[-1]], campaign.space)
     note = "This is the next trial that the campaign would propose now. It has not been asked for."
     if campaign.model is None:
         wanted = campaign.settings.initial

@@ -264,7 +264,10 @@ def create_or_continue(path: Path, callbacks: Sequence[Callback] = ()) -> Loaded
 
 
 def load_campaign(
-    where: str, name: str | None = None, callbacks: Sequence[Callback] = ()
+    where: str,
+    name: str | None = None,
+    callbacks: Sequence[Callback] = (),
+    readonly: bool = False,
 ) -> LoadedCampaign:
     """An existing campaign.
 
@@ -272,13 +275,14 @@ def load_campaign(
         where: A configuration, or the URL or file of a store.
         name: Name of the campaign; by default the only one in the store.
         callbacks: Hooks.
+        readonly: Whether nothing is written.
 
     Raises:
         ConfigError: if there is no such store, or several campaigns and no name.
     """
     warnings.showwarning = _print_warning
     url, config = existing_store(where)
-    store = open_store(url)
+    store = open_store(url, readonly)
     names = [config.name] if config else store.names() if name is None else [name]
     if len(names) != 1:
         found = ", ".join(map(repr, names)) or "none"

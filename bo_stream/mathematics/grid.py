@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Self
 
 import numpy as np
@@ -134,7 +134,7 @@ class Grid:
         step = [(float(g[-1]) - float(g[0])) / (len(g) - 1) for g in nodes]
         return cls(tuple(first), tuple(step), tuple(len(g) for g in nodes))
 
-    @property
+    @cached_property
     def dim(self) -> int:
         """Number of dimensions."""
         return len(self.sizes)

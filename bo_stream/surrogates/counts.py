@@ -249,7 +249,8 @@ class CountGP(CompositeModel):
         rows = order_of_arrival(y / size, most + SPARE - len(self._state.held) if most else 0)
         points, y, size = points[rows], y[rows], size[rows]
         self._lock.restores(self.model.parameters())
-        before, unset = self.num_observed, self._start(y, size)
+        before = self.num_observed
+        unset = self._start(y, size, before)
         for block in torch.arange(len(y)).split(BLOCK) if len(y) else ():
             x, k, n = points[block], y[block], size[block]
             state = self._state
@@ -260,20 +261,19 @@ class CountGP(CompositeModel):
             totals = state.totals + torch.stack([k.sum(), n.sum()])
             self._change(held=state.held + new, totals=totals)
             self._let_go()
-        doubled = self.num_observed.bit_length() > before.bit_length() > 0
+        doubled = (before + len(y)).bit_length() > before.bit_length() > 0
         if unset and doubled and self._holds_all:  # under the mean and the nugget of all
             self._swept(1, learns=False)
         return self
 
-    def _start(self, y: Tensor, size: Tensor) -> bool:
-        """Start prior mean and nugget from (nearly) all outcomes, old and new.
+    def _start(self, y: Tensor, size: Tensor, count: int) -> bool:
+        """Start prior mean and nugget from (nearly) all outcomes, ``count`` old ones and new ones.
 
         Returns:
             Whether the mean has followed them: it was not set or fitted before.
         """
         model, state, kind = self.model, self._state, self.likelihood
-        count, held = model.num_observed, state.held
-        old, new = _nearly(count), _nearly(count + len(y))
+        held, old, new = state.held, _nearly(count), _nearly(count + len(y))
         if old == new or (count and not self._holds_all):
             return False
         before, seen = held.y[:old], torch.cat([held.y, y])[:new]

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
 from bo_stream.campaign.history import Entry, Trial
-from bo_stream.campaign.names import RESULTS, constraint_in_spelling
+from bo_stream.campaign.names import RESULTS
 from bo_stream.campaign.outcomes.goals import Failures, spelled
 from bo_stream.campaign.outcomes.outcome import Completed, Outcome
 from bo_stream.errors import InputError, UnsupportedError
@@ -22,7 +22,7 @@ from bo_stream.errors import InputError, UnsupportedError
 if TYPE_CHECKING:
     from bo_stream.campaign.outcomes.count import Count
 
-__all__ = ["OutcomeSet", "on_inputs", "read_goal", "spelled_constraints"]
+__all__ = ["OutcomeSet", "check_reference", "on_inputs", "read_goal"]
 
 EXAMPLE = 'For example {"yield": "maximise", "cost": "minimise"}.'
 
@@ -34,21 +34,6 @@ def on_inputs(text: Any, inputs: Collection[str]) -> bool:
         InputError: if it cannot be understood.
     """
     return all(set(one.coefficients) <= set(inputs) for one in parse_constraint(text))
-
-
-def spelled_constraints(
-    constraints: Iterable[Any], inputs: Collection[str], goal: Any, column: str
-) -> list[Any]:
-    """Constraints of which the texts spell inputs and objectives as they are named.
-
-    Args:
-        constraints: Texts and callables.
-        inputs: Names of the inputs.
-        goal: The goal, or goals by column.
-        column: Column of the only objective.
-    """
-    known = [*inputs, *(goal if isinstance(goal, Mapping) else [column])]
-    return [constraint_in_spelling(one, known) for one in constraints]
 
 
 def read_goal(goal: Any) -> tuple[Any, str]:
@@ -155,7 +140,7 @@ class OutcomeSet:
         )
         if count:
             goals, measured = {count.column: goal}, (count,)
-        return cls(goals, measured, found, completed, read_reference(reference, goal))
+        return cls(goals, measured, found, completed, reference)
 
     def warn_of_misspellings(self, inputs: Collection[str]) -> None:
         """Warn of outcomes in constraints that resemble an input, or an objective."""
@@ -267,11 +252,11 @@ def _sign(column: str, goals: Mapping[str, str], limits: Iterable[LinearConstrai
     return -1.0 if all(one.coefficients.get(column, 0.0) >= 0.0 for one in limits) else 1.0
 
 
-def read_reference(reference: Mapping[str, float] | None, goal: Any) -> Mapping[str, float] | None:
-    """The reference point of a hypervolume by the columns of the goals; None for none.
+def check_reference(reference: Mapping[str, float] | None, goal: Any) -> None:
+    """Refuse a reference point that has not a number for each of several objectives.
 
     Raises:
-        InputError: unless it has a number for each of several objectives.
+        InputError: with the columns that it has to have.
     """
     columns = list(goal) if isinstance(goal, Mapping) else []
     if reference is not None and (not columns or set(reference) != set(columns)):
@@ -281,4 +266,3 @@ def read_reference(reference: Mapping[str, float] | None, goal: Any) -> Mapping[
             repr(reference),
             "Give the worst outcomes of interest, or leave it out.",
         )
-    return reference

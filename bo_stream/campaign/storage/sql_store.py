@@ -553,9 +553,7 @@ def _unsealed(
     return contents if whole else None
 
 
-def _numbered(
-    campaign: str, count: int, rows: Iterable[Row[Any]]
-) -> Iterator[tuple[int, Event | None]]:
+def _numbered(campaign: str, count: int, rows: Iterable[Any]) -> Iterator[tuple[int, Event | None]]:
     """The events of rows, after the first ``count`` ones; None for one that is damaged or lost."""
     last, required = count, False
     for number, stored in rows:
@@ -618,11 +616,6 @@ class Checked:
     events: int
     trials: int
     damage: str
-
-    @property
-    def described(self) -> str:
-        """One line about it."""
-        return f"{self.name}: {self.events} events, {self.trials} trials, {self.damage or 'whole'}"
 
 
 def check_store(url: str) -> list[Checked]:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from bo_stream.campaign.history import Event
 from bo_stream.errors import StateError
@@ -99,21 +99,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._campaigns: dict[str, tuple[dict[str, Any], list[Event]]] = {}
-        self._snapshots: list[Snapshot] = []
         self._lock = threading.RLock()
-
-    @classmethod
-    def copy_of(cls, store: Store, name: str) -> Self:
-        """A copy of one campaign of a store as it is now.
-
-        A campaign that is opened in it can be asked what it would propose, without proposing it.
-        Snapshots are read before events, so that no snapshot knows of more outcomes than the
-        events, even if another process is running the campaign.
-        """
-        copy = cls()
-        copy.durable, copy._snapshots = store.durable, list(store.snapshots(name))
-        copy._campaigns[name] = (store.settings(name) or {}, store.events_since(name, 0))
-        return copy
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_lock": None}
@@ -149,12 +135,12 @@ class MemoryStore:
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
         """Save nothing."""
-        return self.newest_snapshot(name)
+        return 0
 
     def newest_snapshot(self, name: str) -> int:
-        """Number of the newest snapshot."""
-        return max((one.number for one in self._snapshots), default=0)
+        """None is saved."""
+        return 0
 
     def snapshots(self, name: str) -> Iterator[Snapshot]:
-        """Snapshots of the store that was copied, the newest first."""
-        return iter(self._snapshots)
+        """None."""
+        return iter(())

@@ -77,11 +77,13 @@ def test_every_allowed_value_has_its_coordinate() -> None:
     values = np.tile([[0.01, 50.0, 2.0, 0.0, 0.0]], (len(trees), 1))
     values[:, 1] = trees
     X = MIXED.encode(values)
-    assert bool(torch.isin(X[:, 1], MIXED.choices[1]).all())
+    assert bool(torch.isin(X[:, 1], torch.from_numpy(MIXED.kinds[1].choices)).all())
     np.testing.assert_array_equal(MIXED.decode(X + 1e-6)[:, 1:], values[:, 1:])
-    assert MIXED.choices[2].tolist() == [2.0, 4.0, 8.0, 16.0]
+    assert MIXED.kinds[2].choices.tolist() == [2.0, 4.0, 8.0, 16.0]
     many = Box({"n": (1, 10**9)}, log=["n"], integer=["n"])
-    assert len(many.choices[0]) < 10_001 and many.decode(many.encode(np.array([[7.0]]))) == 7.0
+    assert (
+        len(many.kinds[0].choices) < 10_001 and many.decode(many.encode(np.array([[7.0]]))) == 7.0
+    )
 
 
 @pytest.mark.parametrize(
