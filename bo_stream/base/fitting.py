@@ -367,6 +367,9 @@ def data_form(
 Objective = Callable[[], tuple[Tensor, Tensor | None]]
 """The objective at the current parameters (0-dim, differentiable), and its optimal means."""
 
+MAX_EVALS = 200
+"""Most evaluations of a fit."""
+
 LARGEST_STEP = 2.0
 """Largest change of one (log-)hyperparameter in one step."""
 
@@ -398,6 +401,7 @@ class AscentObjective:
         objective: Returns the objective at the current parameters and changes nothing.
         coordinates: The coordinates of the hyperparameters.
         closed_form: The objective with its gradient at given coordinates, in place of `objective`.
+        most: Maximum number of evaluations of ascents.
 
     Attributes:
         evaluations: Evaluations of objective and gradient so far.
@@ -409,10 +413,11 @@ class AscentObjective:
         objective: Objective,
         coordinates: Coordinates,
         closed_form: ClosedForm | None = None,
+        most: int = MAX_EVALS,
     ) -> None:
         self.objective, self.coordinates, self.closed_form = objective, coordinates, closed_form
+        self.most, self.evaluations = most, 0
         self.before = [item.parameter.detach().clone() for item in coordinates.items]
-        self.evaluations = 0
         self.best: Evaluated | None = None
 
     def start(self) -> Evaluated:
@@ -485,11 +490,11 @@ def ascend(objective: AscentObjective, path: Ascent, most: int, tolerance: float
         objective: The objective.
         path: The current point and curvature; returned as it is if it has converged, or if the
             objective cannot be computed there.
-        most: Maximum number of evaluations.
+        most: Maximum number of further evaluations.
         tolerance: Converged once a step's predicted gain, or the actual gain of two steps in a
             row, is below this, in nats.
     """
-    last, small = objective.evaluations + most, 0
+    last, small = min(objective.evaluations + most, objective.most), 0
     while math.isfinite(path.at.value) and not path.converged and objective.evaluations < last:
         at, H = path.at, path.inverse
         free = objective.coordinates.clip(at.u + 1e-3 * at.gradient.sign()) != at.u
@@ -547,8 +552,6 @@ TOLERANCE = 0.01
 
 CLOSER = 0.001
 """The tolerance of the final check, which starts without the kept curvature."""
-
-MAX_EVALS = 200
 
 FEW_EVALS = 6
 """Warm fits of at most this many evaluations skip the final check unless it is due."""
@@ -693,7 +696,9 @@ def fit_model(
         raise
 
 
-def objective_of(model: Fittable, trust: float | None = None) -> AscentObjective:
+def objective_of(
+    model: Fittable, trust: float | None = None, most: int = MAX_EVALS
+) -> AscentObjective:
     """What a fit maximises: the objective plus log priors, in the coordinates of a surrogate."""
     profiled = profiled_mean(model)
     coordinates = Coordinates(model, profiled)
@@ -704,14 +709,15 @@ def objective_of(model: Fittable, trust: float | None = None) -> AscentObjective
         value, mean = model._objective(profile_mean=profiled)
         return value + log_prior(model), mean
 
-    return AscentObjective(objective, coordinates, model._prepare_fit(coordinates, profiled))
+    form = model._prepare_fit(coordinates, profiled)
+    return AscentObjective(objective, coordinates, form, most)
 
 
 class _Fit:
     """One fit in progress."""
 
     def __init__(self, model: Fittable, trust: float | None, most: int) -> None:
-        self.model, self.most, self.objective = model, most, objective_of(model, trust)
+        self.model, self.objective = model, objective_of(model, trust, most)
         memory = model.stream.contents.fits
         self.curvature, self.explored = memory.curvature.cpu(), memory.explored.cpu()
         self.memory = replace(FitMemory.empty(), explored=self.explored)
@@ -720,37 +726,26 @@ class _Fit:
     def run(self) -> FitReport:
         """Ascend, from several starts if they are due, and check the result."""
         self.model.train()
-        start = self.objective.start()
+        objective, n = self.objective, float(self.model.num_observed)
+        start = objective.start()
         if not len(start.u):
             return FitReport(1, start.value, True)
         warm = len(self.curvature) == len(start.u)
         path = Ascent(start, self.curvature if warm else None)
-        starts = self._starts(start.u)
-        path = self._explored(path, starts) if starts else path
-        path = self._onward(self.objective, path)
-        n = float(self.model.num_observed)
-        explored, looked = self.explored[:2].tolist() if len(self.explored) else (0.0, 0.0)
-        if not warm or self.objective.evaluations > FEW_EVALS or n >= LOOK * looked:
-            path, looked = self._looked_at_again(self.objective, path), n
-        now = path.at.u.new_tensor([n if starts else explored, looked])
+        tried, looked, *before = self.explored.tolist() or (0.0, 0.0)
+        first = start.u.new_tensor(before) if len(before) == len(start.u) else start.u
+        if self.far and n > 0 and n >= GROWTH * tried:
+            starts = far_starts(objective.coordinates, first, start.u)
+            most = max(0, objective.most - objective.most // 2 - 1) // (1 + RUNGS[0][0])
+            if starts[:most]:
+                path, tried = self._explored(path, starts[:most]), n
+        path = ascend(objective, path, objective.most, TOLERANCE)
+        if not warm or objective.evaluations > FEW_EVALS or n >= LOOK * looked:
+            path, looked = _looked_at_again(objective, path), n
         inverse = self.memory.curvature if path.inverse is None else path.inverse
-        self.memory = FitMemory(inverse, torch.cat([now, self._first(start.u)]))
-        best = start if self.objective.best is None else self.objective.best
-        return FitReport(self.objective.evaluations, best.value, path.converged)
-
-    def _first(self, now: Tensor) -> Tensor:
-        """The coordinates at which the first fit started."""
-        return self.explored[2:] if len(self.explored) == 2 + len(now) else now
-
-    def _starts(self, now: Tensor) -> list[Tensor]:
-        """Distant starts, as many as half the evaluations allow; none if they are not due."""
-        n = self.model.num_observed
-        due = n > 0 and (not len(self.explored) or n >= GROWTH * float(self.explored[0]))
-        if not (self.far and due):
-            return []
-        made = far_starts(self.objective.coordinates, self._first(now), now)
-        left = self.most - self.most // 2 - self.objective.evaluations
-        return made[: max(0, left) // (1 + RUNGS[0][0])]
+        self.memory = FitMemory(inverse, torch.cat([first.new_tensor([tried, looked]), first]))
+        best = start if objective.best is None else objective.best
+        return FitReport(objective.evaluations, best.value, path.converged)
 
     def _scouts(self) -> AscentObjective:
         """The exact evidence of some rows, where the objective is not that of the rows itself."""
@@ -760,45 +755,22 @@ class _Fit:
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
         some, profiled = rows[order[:SCOUTED].sort().values], profiled_mean(self.model)
         form = data_form(self.model, some, mine.coordinates, profiled)
-        return mine if form is None else AscentObjective(mine.objective, mine.coordinates, form)
+        if form is None:
+            return mine
+        return AscentObjective(mine.objective, mine.coordinates, form, mine.most)
 
     def _explored(self, path: Ascent, starts: list[Tensor]) -> Ascent:
         """The best of the present path and the best ends of ascents by scouts."""
         mine, scouts = self.objective, self._scouts()
         begun = path if scouts is mine else Ascent(scouts.evaluate(path.at.u))
         paths = [begun, *(Ascent(scouts.evaluate(u)) for u in starts)]
-        for end in self._ends(scouts, paths, RUNGS if scouts is mine else SCOUTS_RUNGS):
+        for end in _ends(scouts, paths, RUNGS if scouts is mine else SCOUTS_RUNGS):
             if scouts is not mine:  # whose curvature is that of fewer rows
-                end = self._looked_at_again(scouts, end)
+                end = _looked_at_again(scouts, end)
                 scale = SCOUTED / max(SCOUTED, self.model.num_observed)
                 inverse = None if end.inverse is None else scale * end.inverse
                 end = Ascent(mine.evaluate(end.at.u), inverse)
             path = max(path, end, key=lambda each: each.at.value)
-        return path
-
-    def _ends(
-        self, objective: AscentObjective, paths: list[Ascent], rungs: Sequence[tuple[int, int]]
-    ) -> list[Ascent]:
-        """The best ends of several ascents, abandoning the less promising in stages."""
-        for more, kept in rungs:
-            paths = [self._onward(objective, path, more) for path in paths]
-            paths = _distinct(sorted(paths, key=lambda path: -path.at.value))[:kept]
-        return [self._onward(objective, path) for path in paths]
-
-    def _onward(self, objective: AscentObjective, path: Ascent, most: int = MAX_EVALS) -> Ascent:
-        return ascend(objective, path, min(most, self.most - objective.evaluations), TOLERANCE)
-
-    def _looked_at_again(self, objective: AscentObjective, path: Ascent) -> Ascent:
-        """Continue without the curvature, to a closer tolerance, until nothing is gained.
-
-        One small step under a bad inverse Hessian is mistaken for convergence otherwise.
-        """
-        while path.converged and objective.evaluations < self.most:
-            again = ascend(objective, Ascent(path.at), self.most - objective.evaluations, CLOSER)
-            gain = again.at.value - path.at.value
-            if gain < TOLERANCE:
-                return Ascent(again.at, path.inverse, again.converged)
-            path = again
         return path
 
     def settle(self) -> None:
@@ -810,6 +782,30 @@ class _Fit:
         if best is not None and len(best.u):
             model._note(fits=self.memory)
         model.eval()
+
+
+def _ends(
+    objective: AscentObjective, paths: list[Ascent], rungs: Sequence[tuple[int, int]]
+) -> list[Ascent]:
+    """The best ends of several ascents, abandoning the less promising in stages."""
+    for more, kept in rungs:
+        paths = [ascend(objective, path, more, TOLERANCE) for path in paths]
+        paths = _distinct(sorted(paths, key=lambda path: -path.at.value))[:kept]
+    return [ascend(objective, path, objective.most, TOLERANCE) for path in paths]
+
+
+def _looked_at_again(objective: AscentObjective, path: Ascent) -> Ascent:
+    """Continue without the curvature, to a closer tolerance, until nothing is gained.
+
+    One small step under a bad inverse Hessian is mistaken for convergence otherwise.
+    """
+    while path.converged and objective.evaluations < objective.most:
+        again = ascend(objective, Ascent(path.at), objective.most, CLOSER)
+        gain = again.at.value - path.at.value
+        if gain < TOLERANCE:
+            return Ascent(again.at, path.inverse, again.converged)
+        path = again
+    return path
 
 
 def _distinct(paths: list[Ascent]) -> list[Ascent]:
