@@ -648,9 +648,6 @@ class StreamMLL(MarginalLogLikelihood):
 
     model: Fittable
 
-    def __init__(self, model: Fittable) -> None:
-        super().__init__(model.likelihood, model)
-
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Evidence (or bound) plus log priors."""
         return self.model._objective(profile_mean=False)[0] + log_prior(self.model)

@@ -701,8 +701,7 @@ class ModelPath(SamplePath):
     def __init__(self, model: GaussianModel, sample_shape: Size) -> None:
         super().__init__()
         self._outputs = model.num_outputs
-        self._check: Callable[[Tensor], None] = model._check_points
-        self._transformed: Callable[[Tensor], Tensor] = model._transformed
+        self._transformed: Callable[[Tensor], Tensor] = model.transformed
         self._draws = model.process().path(sample_shape)
         outcomes = model.outcome_map()
         self._untransform = (
@@ -711,7 +710,6 @@ class ModelPath(SamplePath):
 
     def forward(self, X: Tensor) -> Tensor:
         """Values of the sample functions at X; see the class for shapes."""
-        self._check(X)
         Z = self._transformed(X)
         if self._outputs == 1:
             values = self._draws(Z).squeeze(-2)

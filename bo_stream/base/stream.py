@@ -363,8 +363,7 @@ class Derived(Generic[T]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Derived[T]:
         made = Derived[T]()
-        if self.entry is not None:
-            made.entry = copy.deepcopy(self.entry[0], memo), self.entry[1]
+        made.entry = self.entry and (copy.deepcopy(self.entry[0], memo), self.entry[1])
         return made
 
     def __getstate__(self) -> dict[str, Any]:

@@ -598,7 +598,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
 
     def make_mll(self) -> MarginalLogLikelihood:
         """The objective of `fit_gpytorch_mll`: log evidence (or bound) plus log priors."""
-        return StreamMLL(self)
+        return StreamMLL(self.likelihood, self)
 
     @property
     def refit_due(self) -> bool:
@@ -1074,9 +1074,8 @@ def emptied(model: StreamingGP) -> StreamingGP:
         state = state.along(model.stream.contents.sums, 0)
     elif hasattr(state, "warp"):
         state = replace(state, **{"warp": vars(model.state)["warp"]})
-    stream = made.stream.contents
-    nothing = {"count": torch.zeros_like(stream.count), "noise_sum": 0.0 * stream.noise_sum}
-    made._replace(state=state, **nothing)
+    none = Stream.empty(model.num_outputs)
+    made._replace(state=state, count=none.count, noise_sum=none.noise_sum)
     return made
 
 
