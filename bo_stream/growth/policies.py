@@ -150,12 +150,7 @@ def selected_update(state: SGPRState, batch: Batch, kernel: Kernel, selection: S
 def joined_by(state: SGPRState, entered: list[int], bound: float | None = None) -> Selection:
     """All old inducing points and some of the batch, and its ``L*`` if known."""
     kept = torch.arange(state.size, device=state.Z.device)
-    return Selection(kept, indices(entered, kept), None, bound)
-
-
-def indices(values: list[int], like: Tensor) -> Tensor:
-    """A list of indices as a tensor, also when it is empty."""
-    return torch.tensor(values, dtype=torch.long, device=like.device)
+    return Selection(kept, kept.new_tensor(entered), None, bound)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,7 +332,7 @@ def from_pool(
     pool = torch.cat([state.Z, batch.X])
     greedy = GreedyVariance(kernel, pool, state.jitter)
     greedy.grow(count, trace)
-    chosen = indices(greedy.chosen, pool)
+    chosen = torch.tensor(greedy.chosen, dtype=torch.long, device=pool.device)
     old = chosen < state.size
     return Selection(chosen[old].sort().values, chosen[~old] - state.size)
 
@@ -417,8 +412,7 @@ class FixedSize(Capped):
         )
         if not -climbed.fval > float(first.bound):
             return start
-        nothing = indices([], Z)
-        return Selection(nothing, nothing, Z.detach())
+        return Selection(dropped[:0], dropped[:0], Z.detach())
 
 
 @dataclass(frozen=True)

@@ -425,10 +425,6 @@ class HilbertState(BufferedStatistics[Basis]):
         outputs = self.statistics()
         return [replace(o, A=o.A[:-1, :-1], b=o.b[:-1], w1=o.w1[:-1]) for o in outputs]
 
-    def least_lengthscales(self, basis: Basis) -> tuple[Tensor, ...]:
-        """No limits, for features of many inputs resolve little."""
-        return ()
-
     def sizes(self) -> dict[str, int]:
         """Sizes that a saved state must share, by letter."""
         f = len(self.basis.alpha)

@@ -285,13 +285,15 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
         return value, gradients, means + origin
 
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
-        """Keep lengthscales to what the features resolve (MATHS 12.1).
+        """Keep lengthscales of few inputs to what the features resolve (MATHS 12.1); those of many
+        resolve little.
 
         Returns:
             None as `Selections.of`.
         """
-        parts, basis = self._parts(), self.basis
-        for part, least in zip(parts, self.state.least_lengthscales(basis), strict=False):
+        parts, basis, state = self._parts(), self.basis, self.state
+        limits = state.least_lengthscales(basis) if isinstance(state, FrequencyState) else ()
+        for part, least in zip(parts, limits, strict=False):
             raw = part.base.raw_lengthscale
             coordinates.keep_above(raw, least if raw.shape[-1] == least.numel() else least.amax())
         made = Selections.of(self, parts, coordinates, profile_mean)
