@@ -92,12 +92,10 @@ def improvement(process: LatentProcess, best: float | None = None) -> Search:
 
     Args:
         process: The latent process.
-        best: The value to improve on; by default the process's best.
+        best: The value to improve on; by default the highest of the process.
     """
-    of, none = (
-        LogImprovement(np.empty((0, 1)), process.best if best is None else best),
-        process.X[:0],
-    )
+    best = float(process.values.max()) if best is None else best
+    of, none = LogImprovement(np.empty((0, 1)), best), process.X[:0]
     return Search(process.process, Target(of, none, none), none, 1)
 
 

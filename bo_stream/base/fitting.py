@@ -317,7 +317,8 @@ class Selections:
             coordinate, or the model is not on the CPU.
         """
         o, priors = model.num_outputs, LogNormals.of(model, coordinates)
-        groups = [[p.base.raw_lengthscale] for p in parts] + [p.scale_parameters for p in parts]
+        groups = [[part.base.raw_lengthscale] for part in parts]
+        groups += [[scale.raw_outputscale for scale in part.scales] for part in parts]
         groups.append([*model.likelihood.noise_covar.parameters()])
         found = [coordinates.selection(group, o) for group in groups]
         chosen, n = [each for each in found if each is not None], len(parts)

@@ -546,11 +546,6 @@ class LatentProcess:
         """Observed points, ``n x d``."""
         return cast(Array, self.process.process.Z)
 
-    @property
-    def best(self) -> float:
-        """The largest of the values."""
-        return float(self.values.max())
-
     def believing(self, x: Array, noise: float = 1e-8) -> LatentProcess:
         """The posterior if points ``q x d`` were observed at their posterior means.
 

@@ -29,7 +29,7 @@ from gpytorch.kernels import (
 )
 from linear_operator import to_dense
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from bo_stream.mathematics.autograd import twice
@@ -147,11 +147,6 @@ class Scaled:
         for scale in self.scales:
             total = total * scale.outputscale.double().reshape(-1)
         return total
-
-    @property
-    def scale_parameters(self) -> list[nn.Parameter]:
-        """The raw parameters of the scales."""
-        return [scale.raw_outputscale for scale in self.scales]
 
 
 def scaled(kernel: Kernel) -> Scaled:

@@ -115,11 +115,7 @@ def prior_path(kernel: Kernel, outputs: int, sample_shape: Size, like: Tensor) -
             "Use `acquisitions.ThompsonSampling`, or samples of the joint posterior.",
         ) from error
     weights = torch.randn(*sample_shape, outputs, 1024, dtype=like.dtype, device=like.device)
-
-    def sample(X: Tensor) -> Tensor:
-        return times(features(X.unsqueeze(-3)).to(like), weights)
-
-    return sample
+    return lambda X: times(features(X.unsqueeze(-3)).to(like), weights)
 
 
 def times(M: Tensor, v: Tensor) -> Tensor:

@@ -174,8 +174,8 @@ class TrustRegionState:
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> TrustRegionState:
         """The state for targets ``(y - shift) / factor``, with known noise scaled to match."""
         a, b, r = shift.reshape(()), factor.reshape(()), self.region
-        numbers = {"cycle_best": (r.cycle_best - a) / b, "history": (r.history - a) / b}
-        region = r.changed(spread=r.spread / b, **numbers)
+        best, history = (r.cycle_best - a) / b, (r.history - a) / b
+        region = replace(r, spread=r.spread / b, cycle_best=best, history=history)
         closed = replace(self.closed, value=(self.closed.value - a) / b)
         every = self.archive, self.pending, self.window
         archive, pending, window = (t.rescaled(shift, factor, known_noise) for t in every)

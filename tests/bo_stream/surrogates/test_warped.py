@@ -274,7 +274,7 @@ def test_contradicted_exactness_is_learned_as_noise() -> None:
     assert report == learned.fit()
     assert float(made.make_mll()().detach()) == pytest.approx(report.value, abs=1e-6)
     torch.testing.assert_close(made.posterior(X).mean, learned.posterior(X).mean)
-    assert made.latent().best < made._rows(made.state).Y.max()  # of the posterior mean
+    assert made.latent().values.max() < made._rows(made.state).Y.max()  # of the posterior mean
 
 
 def test_predictions_beyond_the_worst_outcome_are_straight(model: WarpedGP) -> None:
