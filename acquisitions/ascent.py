@@ -169,25 +169,24 @@ def _evaluated(
     acquisition: AcquisitionFunction, bounds: Tensor, X: Tensor
 ) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor]:
     """What `alternate` maximises, and about its values at candidates."""
+    search = search_of(acquisition, bounds, 1)
+    if search is not None:
+        scores = torch.from_numpy(search.scored(X.numpy(force=True))[0]).to(X)
+        best = X[scores.argmax()].unsqueeze(0)
+        own = float(search.of_all(best.numpy(force=True))[0][0])
+        if value_of(acquisition, search, best.to(bounds), own) is not None:
+
+            def of_moments(X: Tensor, of: Tensor) -> Tensor:
+                f, slopes = map(torch.from_numpy, search.of_one(X.numpy(force=True)))
+                return attach(f.unsqueeze(-1).to(X), [X], [slopes.to(X)]).squeeze(-1)
+
+            return of_moments, scores
 
     def value(X: Tensor, of: Tensor) -> Tensor:
         flat: Tensor = acquisition(X.unsqueeze(-2).to(bounds))
         return flat.to(X)
 
-    search = search_of(acquisition, bounds, 1)
-    if search is None:
-        return value, value(X, X)
-    f = torch.from_numpy(search.scored(X.numpy(force=True))[0]).to(X)
-    best = X[f.argmax()].unsqueeze(0)
-    own = float(search.of_all(best.numpy(force=True))[0][0])
-    if value_of(acquisition, search, best.to(bounds), own) is None:
-        return value, value(X, X)
-
-    def of_moments(X: Tensor, of: Tensor) -> Tensor:
-        f, slopes = map(torch.from_numpy, search.of_one(X.numpy(force=True)))
-        return attach(f.unsqueeze(-1).to(X), [X], [slopes.to(X)]).squeeze(-1)
-
-    return of_moments, f
+    return value, value(X, X)
 
 
 def _about(domain: Domain, near: Tensor, unit: Tensor | None, count: int) -> Tensor:

@@ -144,16 +144,10 @@ class Domain:
 
         Where few points are feasible they are random. They depend on the arguments alone.
         """
-        wanted = size = done + q
-        while size < SPARE * max(LONGEST, SPARE * wanted):
-            X = self._placed(self._sobol(size, seed))
-            X = X[self.holds(X)]
-            if len(X) >= wanted:
-                return X[done:wanted]
-            size *= SPARE
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed + done)
-            return self.uniform(q)
+            X = self._feasible(lambda size: self._sobol(size, seed), done + q, LONGEST)
+        return X[done:]
 
     def distinct(self, X: Tensor, seen: Tensor, apart: float = APART) -> Tensor:
         """The points ``n x d``, with random feasible ones in place of those that repeat others.
@@ -205,11 +199,15 @@ class Domain:
         for _ in range(TRIES):
             yield self.uniform(SPARE * n)
 
-    def _feasible(self, draw: Callable[[int], Tensor], n: int) -> Tensor:
+    def _feasible(self, draw: Callable[[int], Tensor], n: int, most: int = 0) -> Tensor:
+        """The first ``n`` feasible ones of as many points as that takes, or else at most."""
         if not self.is_constrained:
             return self._placed(draw(n))
-        X = self._placed(draw(SPARE * n))
-        X = X[self.holds(X)]
+        X, size = self.bounds[:0], n
+        while len(X) < n and (size == n or size < most):
+            size *= SPARE
+            X = self._placed(draw(size))
+            X = X[self.holds(X)]
         if len(X) >= n:
             return X[:n]
         starts = X if len(X) else self._first()

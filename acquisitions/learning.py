@@ -441,19 +441,15 @@ def select_from_pool(
                     f"a pool of at least {q} different points", f"{len(indices)}", "Lower q."
                 )
             found = scores(indices).masked_fill(taken, -torch.inf)
-            best = _first_like(int((found == found.max()).nonzero()[0]), pool, noise)
-            indices.append(best)
-            values.append(found[best])
-            taken |= (pool == pool[best]).all(-1)
+            best = int(found.argmax())
+            same = (pool == pool[best]).all(-1)
+            alike = (
+                same if noise is None else same & (noise == noise[best]).view(len(pool), -1).all(-1)
+            )
+            indices.append(int(alike.nonzero()[0]))  # rounding may favour a later one
+            values.append(found[indices[-1]])
+            taken |= same
     return torch.tensor(indices, device=pool.device), torch.stack(values).to(pool)
-
-
-def _first_like(index: int, pool: Tensor, noise: Tensor | None) -> int:
-    """The first row of the pool that equals this one, since rounding may favour a later one."""
-    same = (pool == pool[index]).all(-1)
-    if noise is not None:
-        same &= (noise == noise[index]).reshape(len(pool), -1).all(-1)
-    return int(same.nonzero()[0])
 
 
 def _scores(acqf: AcquisitionFunction, pool: Tensor, chunk_size: int, picked: list[int]) -> Tensor:

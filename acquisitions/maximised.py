@@ -215,12 +215,11 @@ def _replace_failed(X: Tensor, view: View) -> Tensor:
 
     def lost(points: Tensor) -> Tensor:
         apart = (points.unsqueeze(-2) - view.failed).abs() > SAME * width
-        return (~apart.any(-1)).any(-1, keepdim=True)
+        return (~apart.any(-1)).any(-1)
 
     drawn = view.domain.uniform(SPARE * len(X)).to(X)
-    free = drawn[~lost(drawn).squeeze(-1)]
-    some = free if len(free) else drawn
-    return torch.where(lost(X), some[torch.arange(len(X)) % len(some)], X)
+    some = drawn[lost(drawn).argsort(stable=True)[: len(X)]]  # those that are not lost first
+    return torch.where(lost(X).unsqueeze(-1), some, X)
 
 
 @torch.no_grad()
