@@ -11,7 +11,6 @@ from ax.core.data import Data
 from ax.core.experiment import Experiment
 from ax.core.generator_run import GeneratorRun
 from ax.core.parameter import ChoiceParameter, FixedParameter, ParameterType, RangeParameter
-from ax.core.parameter import Parameter as AxParameter
 from ax.core.types import TParameterization
 from ax.generation_strategy.external_generation_node import ExternalGenerationNode
 from ax.generation_strategy.transition_criterion import TransitionCriterion
@@ -222,7 +221,12 @@ def _parameters(experiment: Experiment) -> tuple[list[Varied], TParameterization
         elif isinstance(parameter, RangeParameter | ChoiceParameter) and _plain(parameter):
             varied.append(parameter)
         else:
-            raise _unsupported(parameter)
+            kind = f"{parameter.domain_repr} of type {parameter.parameter_type.name}"
+            raise UnsupportedError(
+                "ranges, choices between two values or more, and fixed parameters",
+                f"{parameter.name!r}, {kind}",
+                "Fix it, run one experiment per value, or use Ax's own generation strategy.",
+            )
     if not varied:
         raise UnsupportedError("a parameter that varies", "none", "Add one.")
     return varied, fixed
@@ -285,14 +289,6 @@ def _constraints(
         if terms:
             texts.append(f"{' + '.join(terms)} <= {bound!r}")
     return texts
-
-
-def _unsupported(parameter: AxParameter) -> UnsupportedError:
-    return UnsupportedError(
-        "ranges, choices between two values or more, and fixed parameters",
-        f"{parameter.name!r}, {parameter.domain_repr} of type {parameter.parameter_type.name}",
-        "Fix it, run one experiment per value, or use Ax's own generation strategy.",
-    )
 
 
 def _values(data: Data, metric: str) -> dict[tuple[int, str], tuple[float, float | None]]:

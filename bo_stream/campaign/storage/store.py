@@ -96,16 +96,10 @@ class MemoryStore:
 
     durable = False
     snapshot_every = SNAPSHOT_EVERY
+    _lock = threading.RLock()  # one for all, so that a store may be pickled
 
     def __init__(self) -> None:
         self._campaigns: dict[str, tuple[dict[str, Any], list[Event]]] = {}
-        self._lock = threading.RLock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=threading.RLock())
 
     def create(self, name: str, settings: dict[str, Any]) -> None:
         """Create a campaign."""
