@@ -17,6 +17,7 @@ COMMANDS = list(typer.main.get_command(app).commands)
 HEAVY = (
     "torch",
     "scipy",
+    "scipy.stats",
     "sympy",
     "gpytorch",
     "botorch",
@@ -101,6 +102,18 @@ def test_commands_without_a_surrogate_import_no_torch(
     assert done.returncode == (2 if "wrong.toml" in args else 0), done.stderr
     imported = set(ast.literal_eval(done.stderr.splitlines()[-1]))
     assert not imported & {"torch", "scipy", "sympy", "gpytorch", "botorch"}
+
+
+def test_a_recommendation_imports_no_statistics_of_scipy(
+    tmp_path: Path, bo: Callable[..., Any], oven: Path
+) -> None:
+    """They take a third of a second, and are imported where they are first used."""
+    pytest.importorskip("sqlalchemy")
+    assert bo("run", oven)[0] == 0
+    done = python(MAIN, "recommend", "oven.db")
+    assert done.returncode == 0, done.stderr
+    imported = set(ast.literal_eval(done.stderr.splitlines()[-1]))
+    assert "torch" in imported and "scipy.stats" not in imported
 
 
 def test_without_typer_one_line_names_the_extra() -> None:
