@@ -211,7 +211,7 @@ class Campaign:
         stored = stored_settings(opened, name)
         named = settings.surrogate, settings.acquisition
         if stored is None or named != (stored.surrogate, stored.acquisition):
-            from bo_stream.campaign.stages import check_choices  # not at the top: it imports torch
+            from bo_stream.campaign.engine import check_choices  # not at the top: it imports torch
 
             check_choices(settings, choices)
         if stored is None:
@@ -309,8 +309,7 @@ class Campaign:
     def state(self) -> CampaignState:
         """The surrogates and what chooses trials, which are built when they are first needed."""
         from bo_stream.campaign.campaign_state import CampaignState  # not at the top: torch
-        from bo_stream.campaign.engine import Engine
-        from bo_stream.campaign.stages import stages_of
+        from bo_stream.campaign.engine import Engine, stages_of
 
         ledger, constraints, surrogate = self.ledger, self._begun[-1], self.settings.surrogate
         stages = partial(stages_of, *self._begun)
@@ -814,7 +813,7 @@ class Campaign:
 
     def _change(self, settings_after: Callable[[TrialHistory], Settings]) -> None:
         """Store changed settings, if they can be used."""
-        from bo_stream.campaign.stages import check_surrogate, stages_of  # they import torch
+        from bo_stream.campaign.engine import check_surrogate, stages_of  # they import torch
 
         def event(history: TrialHistory) -> Event | None:
             settings = settings_after(history)

@@ -1,37 +1,42 @@
 """Decisions: surrogates of all outcomes, and the rule that chooses trials by them.
 
 An engine knows neither a store nor frames. Campaigns, samplers of other frameworks and simulated
-runs hold one each.
+runs hold one each. `stages_of` makes what the settings of a campaign name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from botorch.acquisition.cached_cholesky import supports_cache_root
-from botorch.models.model import ModelList
+from botorch.models.model import Model, ModelList
 from botorch.models.model_list_gp_regression import ModelListGP
 from torch import Tensor
 
-from bo_stream.base.streaming_gp import StreamingGP
+from bo_stream.base.streaming_gp import CompositeModel, StreamingGP
 from bo_stream.campaign.constraints import FeasibleSet, InputConstraint
 from bo_stream.campaign.effort import Row, proposing
 from bo_stream.campaign.learner import Learner, Stage, falling_back, latent_surrogate
+from bo_stream.campaign.options import errors_about
 from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import region_of_best
-from bo_stream.campaign.settings import Settings
+from bo_stream.campaign.refitted import refitted
+from bo_stream.campaign.settings import Choices, NamedChoice, Settings, read_choice, renamed
 from bo_stream.campaign.space import Pool
-from bo_stream.errors import InputError, ShapeError
+from bo_stream.errors import InputError, ShapeError, check_not_shadowed
+from bo_stream.surrogates.registry import FAMILIES, OURS, in_loops, surrogate, with_categories
 
 if TYPE_CHECKING:
-    from acquisitions.rule import Proposal, View
+    from acquisitions.maximised import AcquisitionBuilder
+    from acquisitions.rule import Proposal, Rule, View
 
-__all__ = ["Engine", "initial_design"]
+__all__ = ["Engine", "check_choices", "check_surrogate", "initial_design", "stages_of"]
 
 TARGETS = 1024
 """Maximum number of places of a pool over which the variance is integrated."""
@@ -355,3 +360,112 @@ def _targets(settings: Settings) -> Tensor | None:
     generator = torch.Generator().manual_seed(0)
     some = torch.randperm(len(space.points), generator=generator)[:TARGETS]
     return space.points if len(space.points) <= TARGETS else space.points[some]
+
+
+# -- what settings name, made ----------------------------------------------------------------------
+
+
+def stages_of(
+    begun: Settings,
+    surrogate: NamedChoice | Callable[..., Model] | None,
+    acquisition: NamedChoice | AcquisitionBuilder | None,
+    constraints: Sequence[Any],
+    settings: Settings,
+) -> list[Stage]:
+    """The surrogate and what chooses trials, and those that follow for more outcomes.
+
+    Args:
+        begun: The first settings of a program.
+        surrogate: A callable or a name in place of that of the first settings.
+        acquisition: Likewise.
+        constraints: The callables among the constraints.
+        settings: The settings.
+
+    Raises:
+        InputError: for names that there are not.
+    """
+    from acquisitions.rule import REGISTRY  # not at the top: a circle
+
+    feasible, stages = settings.feasible(constraints), list[Stage]()
+    for one in settings.stages:
+        given = surrogate if one.surrogate == begun.surrogate else None
+        family = read_choice(given) or one.surrogate
+        asked = acquisition if one.acquisition == begun.acquisition else None
+        search = renamed(read_choice(asked)) or one.acquisition
+        for what, choice in (("surrogate", family), ("acquisition", search)):
+            if choice is None:
+                raise InputError(
+                    f"the {what}, a callable that the store cannot hold",
+                    "none",
+                    f"Give it again: Campaign.resume(url, name, {what}=...).",
+                )
+        make, rule = _surrogate(one, family), _rule(one, feasible, search)
+        entry = REGISTRY.get(search["name"]) if isinstance(search, dict) else None
+        ours = isinstance(family, dict) and family["name"] in OURS
+        named = ours and entry is not None and entry.ours and not feasible.callables
+        stages.append(Stage(make, one.fit, rule, one.start, named))
+    return stages
+
+
+def check_choices(settings: Settings, choices: Choices) -> None:
+    """Refuse a surrogate or an acquisition function that there is not.
+
+    Args:
+        settings: The settings that follow from the choices.
+        choices: What a user chooses.
+
+    Raises:
+        InputError: whose ``key`` is the choice.
+    """
+    with errors_about("surrogate"):
+        _surrogate(settings, choices.surrogate or settings.surrogate)
+    if isinstance(choices.surrogate, dict):
+        check_surrogate(settings)
+    with errors_about("acquisition"):
+        search = renamed(choices.acquisition) or settings.acquisition
+        _rule(settings, settings.feasible(choices.constraints), search)
+
+
+def check_surrogate(settings: Settings) -> None:
+    """Refuse options of the surrogate: it is built without data.
+
+    Raises:
+        InputError: for options that there are not, or that do not suit the space.
+    """
+    bounds = settings.space.tensor_bounds
+    with errors_about("surrogate"):
+        make = _surrogate(settings, settings.surrogate)
+        make(bounds[:0], bounds[:0, :1], bounds=bounds, outcome_transform=None)
+
+
+def _surrogate(settings: Settings, choice: Any) -> Callable[..., StreamingGP]:
+    """What builds the surrogate of a choice: a callable, or name and options."""
+    if callable(choice):
+        if isinstance(choice, type) and issubclass(choice, CompositeModel):
+            remedy = "Tell counts to a bo_stream.Campaign with `outcome`."
+            raise InputError("a surrogate of measurements", choice.__name__, remedy)
+        return cast("Callable[..., StreamingGP]", partial(refitted, choice))
+    options, space = dict(choice), settings.space
+    name = options.pop("name")
+    if name not in FAMILIES:
+        known = f"the name of a surrogate, one of {', '.join(FAMILIES)}"
+        raise InputError(known, repr(name), "Choose one of these.")
+    options = in_loops(name, options)
+    if name == "warped" and settings.goal == "learn":  # the variance of outcomes is integrated
+        options = {"warp": "none", **options}
+    make: Callable[..., Any] = partial(surrogate, name, **options)
+    if settings.counts is not None:
+        make = partial(settings.counts.surrogate, name, options)
+    if space.categories:
+        make = partial(with_categories, make, name, space.dim, space.categories)
+    return make
+
+
+def _rule(settings: Settings, feasible: FeasibleSet, choice: Any) -> Rule:
+    """What chooses trials by a choice: a callable, or name and options."""
+    check_not_shadowed("acquisitions")
+    from acquisitions.maximised import Maximised, rule_of  # not at the top: a circle
+
+    if callable(choice):
+        return Maximised(choice)
+    return rule_of(choice, settings.outcomes, feasible, settings.family)

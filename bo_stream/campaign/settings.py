@@ -108,7 +108,7 @@ USUAL, SEVERAL = Optimiser(), Optimiser(options={"maxiter": 50, "sample_around_b
 """Effort of a search by one surrogate, and by several, of which an evaluation costs more."""
 
 
-def renamed(choice: dict[str, Any] | None) -> dict[str, Any] | None:
+def renamed(choice: Any) -> Any:
     """``auto`` of earlier releases, which chose by measured seconds, is ``qlogei``."""
     return {"name": "qlogei"} if choice == {"name": "auto"} else choice
 
@@ -647,11 +647,10 @@ def changed(settings: Settings, trials: int, changes: Mapping[str, Any]) -> Sett
         settings = settings.replaced(failures=new.failures).with_defaults()
         settings.check_names()
     if new.surrogate is not None:
-        usual = settings.fit == settings.usual_fit
+        fit = None if settings.fit == settings.usual_fit else settings.fit
         why = (GIVEN, settings.why[1])
         settings = settings.replaced(surrogate=new.surrogate, later=None, why=why)
-        settings = settings.replaced(fit=settings.usual_fit if usual else settings.fit)
-        settings = settings.with_defaults()
+        settings = settings.replaced(fit=fit or settings.usual_fit).with_defaults()
     if new.acquisition is not None:
         settings = settings.replaced(why=(settings.why[0], GIVEN))
         settings = settings.in_all_stages(acquisition=new.acquisition)

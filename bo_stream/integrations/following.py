@@ -14,12 +14,11 @@ from torch import Tensor
 from bo_stream.base.options import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import Row
-from bo_stream.campaign.engine import Engine
+from bo_stream.campaign.engine import Engine, check_choices, stages_of
 from bo_stream.campaign.learner import Learner
 from bo_stream.campaign.outcomes.goals import Goal
 from bo_stream.campaign.settings import Choices, Settings
 from bo_stream.campaign.space import Box
-from bo_stream.campaign.stages import check_choices, stages_of
 from bo_stream.errors import InputError, UnsupportedError
 
 __all__ = ["FinishedTrial", "FollowsTrials", "Inputs", "Parameter", "input_name"]

@@ -191,7 +191,7 @@ def test_a_space_of_categories_alone_is_searched(name: str) -> None:
 def test_defaults_suit_the_inputs() -> None:
     def names(space: Box, budget: int | None, **options: Any) -> list[str]:
         settings = Campaign(space, budget=budget, **options).settings
-        late = settings.after or settings
+        late = settings.stages[-1]
         return [s.surrogate["name"] for s in (settings, late) if s.surrogate]
 
     loss = {"loss": ["a", "b"]}
