@@ -195,7 +195,8 @@ class Engine:
         pending: Tensor,
         failed: Tensor,
         free: Tensor | None = None,
-        **about: Any,
+        number: int = 0,
+        asked: int = 0,
     ) -> View:
         """What a rule may look at now.
 
@@ -204,7 +205,8 @@ class Engine:
             pending: Points of running trials, ``n x d``.
             failed: Points of trials without an outcome, likewise.
             free: Rows of the pool that may be measured.
-            about: Further attributes of the `View`.
+            number: Number of the call of `ask`.
+            asked: Number of trials that were asked for.
         """
         from acquisitions.rule import View  # not at the top: it imports bo_stream
 
@@ -219,8 +221,9 @@ class Engine:
             targets=self._targets,
             region=self.region,
             ensemble=None if self.only is None else self.only.ensemble,
+            number=number,
+            asked=asked,
             effort=self.settings.optimiser,
-            **about,
         )
 
     def propose(self, view: View, q: int) -> Proposal:
