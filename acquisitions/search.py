@@ -211,10 +211,11 @@ def _apart(Z: Array, score: Array, count: int) -> list[int]:
     squares = np.einsum("nd,nd->n", Z, Z)
     far = squares[:, None] + squares - 2.0 * (Z @ Z.T) >= APART**2
     free, rest, chosen = np.ones(len(Z), bool), np.ones(len(Z), bool), list[int]()
-    while len(chosen) < count and free.any():
-        chosen.append(int(free.argmax()))
-        free[chosen[-1]] = rest[chosen[-1]] = False
-        free &= far[chosen[-1]]
+    for i in range(len(Z)):
+        if free[i] and len(chosen) < count:
+            chosen.append(i)
+            free &= far[i]
+    rest[chosen] = False
     chosen += np.flatnonzero(rest)[: count - len(chosen)].tolist()
     return cast(list[int], order[chosen].tolist())
 
