@@ -540,7 +540,7 @@ def _run(
     if config is None or objective is not None:
         function = find_objective(named, Path.cwd())
     else:
-        with config.document.errors("objective"):
+        with read_document(Path(where)).errors("objective"):
             function = find_objective(named, Path(where).parent)
     how = config.run.model_dump() if config else {}
     if workers is not None:

@@ -15,7 +15,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     FilePath,
-    PrivateAttr,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -167,8 +166,6 @@ class CampaignConfig(Choices):
     pool: PoolFile | None = None
     run: EvaluationConfig = EvaluationConfig()
 
-    _document: TomlDocument = PrivateAttr()
-
     @field_validator("store")
     @classmethod
     def _store_in_folder(cls, store: str, info: ValidationInfo[TomlDocument]) -> str:
@@ -184,15 +181,6 @@ class CampaignConfig(Choices):
                     "Inputs have bounds or a list of values; a pool is a table of places.",
                 )
         return self
-
-    def model_post_init(self, context: Any) -> None:
-        """Keep the TOML."""
-        self._document = context
-
-    @property
-    def document(self) -> TomlDocument:
-        """The TOML."""
-        return self._document
 
 
 def read_config(path: Path) -> CampaignConfig:
@@ -258,7 +246,7 @@ def create_or_continue(path: Path, callbacks: Sequence[Callback] = ()) -> Loaded
     if isinstance(config.outcome, str):  # a label
         settings["outcome"] = None
     settings |= {"store": config.store, "name": config.name, "callbacks": callbacks}
-    with config.document.errors():
+    with read_document(path).errors():
         campaign = Campaign(_space(config), **settings)
     return LoadedCampaign(campaign, config.store, config)
 
@@ -319,7 +307,7 @@ def _space(config: CampaignConfig) -> Space:
     inputs, pool = config.inputs or {}, config.pool
     if pool is not None:
         with errors_about("pool"):
-            return Pool(_read_pool(config, pool), pool.inputs, pool.repeats, pool.units)
+            return Pool(_read_pool(pool), pool.inputs, pool.repeats, pool.units)
     for name, one in inputs.items():
         with errors_about("inputs", name, "low" if one.values is None else "values"):
             Box({name: one.allowed}, [name] * one.log, integer=[name] * one.integer)
@@ -332,10 +320,10 @@ def _space(config: CampaignConfig) -> Space:
         )
 
 
-def _read_pool(config: CampaignConfig, pool: PoolFile) -> pd.DataFrame:
+def _read_pool(pool: PoolFile) -> pd.DataFrame:
     """The places, by their names if they have some."""
     labels = [] if pool.index is None else [pool.index]
-    with config.document.errors("pool", "file"):
+    with errors_about("file"):
         cells = read_table(pool.file, [*(pool.inputs or ()), *labels])
         table = numbers(pool.file, cells, numeric_columns(pool.file, cells, pool.inputs, labels))
     for column in table.select_dtypes(object).columns.difference(labels):

@@ -287,12 +287,8 @@ def _text(path: Path) -> str:
             f"{path}: Expected a CSV; got a workbook. Save its sheet as CSV (in Excel: Save as, "
             "CSV UTF-8)."
         )
-    encodings = ["utf-8-sig", "cp1252"]
-    if raw.startswith(UTF_16):
-        encodings = ["utf-16"]
-    elif b"\0" in raw[:2]:
-        encodings = ["utf-16-be" if raw[0] == 0 else "utf-16-le"]
-    for encoding in encodings:
+    wide = raw.startswith(UTF_16) or raw[1:2] == b"\0"  # some programs leave the mark out
+    for encoding in ["utf-16"] if wide else ["utf-8-sig", "cp1252"]:
         with suppress(UnicodeDecodeError):
             return raw.decode(encoding)
     raise ConfigError(f"{path} is not a text in UTF-8, UTF-16 or Windows-1252. Save it as UTF-8.")

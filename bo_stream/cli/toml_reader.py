@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bo_stream.errors import BoStreamError, InputError
+
 __all__ = [
     "ConfigError",
     "TomlDocument",
@@ -69,8 +71,6 @@ class TomlDocument:
     @contextmanager
     def errors(self, *key: str) -> Iterator[None]:
         """Raise errors of the block as errors of the key that they are about, inside this one."""
-        from bo_stream.errors import BoStreamError, InputError  # not at the top: it imports torch
-
         try:
             yield
         except (BoStreamError, TypeError, ValueError) as error:

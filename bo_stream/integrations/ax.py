@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ax.core.data import Data
@@ -102,7 +101,7 @@ class StreamingNode(FollowsTrials, ExternalGenerationNode):
             initial=initial,
             fit=fit,
             noise=noise,
-            optimiser=optimiser or Optimiser(),
+            optimiser=optimiser,
         )
         # otherwise Ax would reject a corner that is proposed twice, and give up
         ExternalGenerationNode.__init__(
@@ -150,8 +149,6 @@ class StreamingNode(FollowsTrials, ExternalGenerationNode):
 
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
         """The next candidate."""
-        if self._engine is None:
-            raise StateError("a call of update_generator_state", "none", "Call it first.")
         pending = [p for p in map(self._inputs, pending_parameters) if p is not None]
         chosen = self._next(self._count, self._finished, pending)
         self._count += 1
@@ -162,34 +159,25 @@ class StreamingNode(FollowsTrials, ExternalGenerationNode):
 
     def to_dict(self) -> dict[str, Any]:
         """Its settings, for Ax's JSON."""
-        options = self._options
-        plain = {
-            name: None if options[name] is None else asdict(options[name])
-            for name in ("fit", "optimiser")
-        }
         return {
             "__type": type(self).__name__,
             "name": self.name,
             "transition_criteria": list(self.transition_criteria),
-            "settings": {**options, **plain},
+            "settings": self._choices.model_dump(exclude={"goal"}, exclude_unset=True),
         }
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Self:
         """A node from its settings in Ax's JSON."""
-        settings = dict(saved["settings"])
-        settings["fit"] = None if settings["fit"] is None else FitPolicy(**settings["fit"])
-        settings["optimiser"] = Optimiser(**settings["optimiser"])
         criteria = object_from_json(saved["transition_criteria"])
-        return cls(saved["name"], transition_criteria=criteria, **settings)
+        return cls(saved["name"], transition_criteria=criteria, **saved["settings"])
 
     def _inputs(self, parameters: Mapping[str, Any]) -> Inputs | None:
         """Inputs of an arm; None if it is outside the search space."""
-        if any(parameters.get(name) != value for name, value in self._fixed.items()):
-            return None
-        if not all(p.validate(parameters.get(p.name)) for p in self._varied):
-            return None
-        return tuple(_value(p, parameters[p.name]) for p in self._varied)
+        inside = all(parameters.get(name) == value for name, value in self._fixed.items())
+        if inside and all(p.validate(parameters.get(p.name)) for p in self._varied):
+            return tuple(_value(p, parameters[p.name]) for p in self._varied)
+        return None
 
 
 CORE_ENCODER_REGISTRY[StreamingNode] = StreamingNode.to_dict

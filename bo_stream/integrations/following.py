@@ -75,7 +75,7 @@ class FollowsTrials:
     """
 
     def __init__(self, **options: Any) -> None:
-        self._options = options
+        self._choices = Choices.read({"goal": "minimise", **options})
         one = [Parameter((0.0, 1.0))]
         for count in (3, 2):
             with suppress(InputError, UnsupportedError):
@@ -105,9 +105,8 @@ class FollowsTrials:
         }
         log = [name for name, p in named.items() if p.log]
         integer = [name for name, p in named.items() if p.integer]
-        space, options = Box(bounds, log, integer=integer), self._options
-        choices = Choices.read({"goal": goal, "constraints": constraints, **options})
-        settings = Settings.of(space, choices)
+        choices = self._choices.model_copy(update={"goal": goal, "constraints": constraints})
+        settings = Settings.of(Box(bounds, log, integer=integer), choices)
         check_choices(settings, choices)
         about = settings, choices.surrogate, choices.acquisition, constraints
         return Engine(settings, partial(stages_of, *about))

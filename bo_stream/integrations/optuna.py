@@ -118,7 +118,7 @@ class StreamingSampler(FollowsTrials, BaseSampler):
 
     def __getstate__(self) -> dict[str, Any]:
         """Its options only: a copy follows the storage from the start."""
-        return {k: self.__dict__[k] for k in ("_options", "_independent")}
+        return {k: self.__dict__[k] for k in ("_choices", "_independent")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -182,7 +182,7 @@ class StreamingSampler(FollowsTrials, BaseSampler):
             UnsupportedError: for a study with several objectives.
         """
         _goal(study)
-        seed = self._options["seed"]
+        seed = self._choices.seed
         if seed is not None:
             seed = crc32(f"{seed} {trial.number} {param_name}".encode())
         sampler = self._independent or RandomSampler(seed)
