@@ -20,6 +20,7 @@ from torch.nn.functional import softplus
 
 from bo_stream.errors import InputError, ShapeError
 from bo_stream.mathematics.labels import Label, checked_classes, read_labels, unseen
+from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.outcomes import fine_nodes
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "NegativeBinomial",
     "Poisson",
     "StudentT",
+    "cavities",
 ]
 
 Moments = tuple[Tensor, Tensor]
@@ -51,6 +53,8 @@ MAX_STEP, MAX_ITERATIONS, NEAR = 2.0, 40, 1e-5
 the mode only roughly."""
 LEAST = 1e-8
 """Smallest precision of a site."""
+SWEEPS, CLOSE = 4, 1e-4
+"""Sweeps over a batch, fewer once no mean moves by this share of its standard deviation."""
 
 _x, _w = np.polynomial.hermite_e.hermegauss(32)
 ROOTS = torch.from_numpy(_x).unsqueeze(-1)
@@ -293,6 +297,60 @@ class Likelihood(ABC):
         gap = (mean - sites.target).square() / total
         log_norm = self.log_marginal(mean, variance, y, size)
         return log_norm + 0.5 * (2.0 * math.pi * total).log() + 0.5 * gap
+
+    def batch_sites(self, mean: Tensor, S: Tensor, y: Tensor, size: Tensor) -> Sites:
+        """The sites of a batch under the prior ``N(mean, S)`` of g, from Haldane's: O(n^3).
+
+        Args:
+            mean: ``n``.
+            S: ``n x n``, with the nugget on the diagonal.
+            y: Outcomes, ``n``.
+            size: Trials, exposures, or squared scales, ``n``.
+        """
+        about, spread = self.start(y, size)
+        sites, before = Sites(about / spread, 1.0 / spread), None
+        for _ in range(SWEEPS):
+            m, v, _, _ = _joint_marginals(mean, S, sites)
+            if before is not None and bool(((m - before).abs() < CLOSE * v.sqrt()).all()):
+                break
+            before, cavity = m, cavities(m, v, sites.l1, sites.l2, S.diagonal())
+            sites = self.sites((m, v), cavity, y, size)
+        return sites
+
+    def batch_evidence(
+        self, mean: Tensor, S: Tensor, y: Tensor, size: Tensor, sites: Sites
+    ) -> Tensor:
+        """EP's log evidence of a batch under ``N(mean, S)``, 0-dim; the arguments are those of
+        `batch_sites`, and the sites.
+        """
+        m, v, white, L = _joint_marginals(mean, S, sites)
+        cavity = cavities(m, v, sites.l1, sites.l2, S.diagonal())
+        gaussian = 0.5 * (sites.l2 / (2.0 * math.pi)).log().sum() - L.diagonal().log().sum()
+        gaussian = gaussian - 0.5 * white.square().sum()
+        return gaussian + self.corrections((m, v), cavity, y, size, sites).sum()
+
+
+def _joint_marginals(
+    mean: Tensor, S: Tensor, sites: Sites
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Posterior means and variances (``n``), whitened residuals of the targets (``n x 1``), and the
+    factor of ``I + l2^1/2 S l2^1/2``.
+    """
+    root = sites.l2.sqrt().unsqueeze(-1)
+    L = chol_psd(root * S * root.mT + torch.eye(len(root)).to(S))
+    residuals = root * (sites.target - mean).unsqueeze(-1)
+    V, white = torch.linalg.solve_triangular(
+        L, torch.cat([root * S, residuals], -1), upper=False
+    ).split([len(root), 1], -1)
+    return mean + (V.mT @ white).squeeze(-1), S.diagonal() - V.square().sum(0), white, L
+
+
+def cavities(m: Tensor, v: Tensor, l1: Tensor, l2: Tensor, widest: Tensor) -> Moments:
+    """Means and variances without Gaussian factors of these natural parameters, never wider than
+    ``widest``.
+    """
+    precision = (1.0 / v - l2).maximum(1.0 / widest)
+    return (m / v - l1) / precision, 1.0 / precision
 
 
 @dataclass(frozen=True, kw_only=True)

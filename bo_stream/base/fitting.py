@@ -40,7 +40,7 @@ from gpytorch.priors import LogNormalPrior
 from torch import Tensor, nn
 
 from bo_stream.base.gaussian_model import GaussianModel
-from bo_stream.base.stream import Changeable, FitMemory, StreamBuffers
+from bo_stream.base.stream import Changeable, FitMemory, Stream, StreamBuffers
 from bo_stream.errors import InputError, StateError
 from bo_stream.mathematics.data_evidence import Correlations, DataEvidence, correlations_at
 from bo_stream.mathematics.kernels import Scaled, stationary
@@ -604,7 +604,7 @@ class FitReport:
 class Fittable(Changeable, GaussianModel):
     """A model with a stream whose hyperparameters can be fitted."""
 
-    stream: StreamBuffers
+    stream: StreamBuffers[Stream]
 
     @abstractmethod
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
@@ -635,8 +635,11 @@ class Fittable(Changeable, GaussianModel):
         self._set("stream", self.stream.replaced(self.stream.version, **changes))
 
     def _set_prior_mean(self, means: Tensor) -> None:
-        """Set the constant prior means (``o``) of the mean module."""
+        """Set the constant prior means (``o``) of the mean module; a change that fails restores
+        them.
+        """
         module = cast(ConstantMean, self.mean_module)
+        self._lock.restores(module.parameters())
         module.constant = means.reshape(module.constant.shape).to(module.constant)
 
 

@@ -67,6 +67,7 @@ Undo = list[Callable[[], Any]]
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+C = TypeVar("C", bound="DataclassInstance")
 
 
 class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc]
@@ -271,7 +272,7 @@ class Stream:
         return loaded(self, saved, {**sizes, "n": int(saved.get("count", self.count))})
 
 
-class StreamBuffers(nn.Module):
+class StreamBuffers(nn.Module, Generic[C]):
     """The tensors of a stream as buffers.
 
     Args:
@@ -288,7 +289,7 @@ class StreamBuffers(nn.Module):
     noise_sum: Tensor
 
     def __init__(
-        self, contents: Stream, version: Version | None = None, device: torch.device | None = None
+        self, contents: C, version: Version | None = None, device: torch.device | None = None
     ) -> None:
         super().__init__()
         self.version = Version() if version is None else version
@@ -299,7 +300,7 @@ class StreamBuffers(nn.Module):
             self.register_buffer(name, held[name])
         self.contents = with_tensors(contents, held)
 
-    def replaced(self, version: Version | None = None, **changes: Any) -> StreamBuffers:
+    def replaced(self, version: Version | None = None, **changes: Any) -> StreamBuffers[C]:
         """Buffers of the stream with some parts replaced, of the given or a new version."""
         return StreamBuffers(replace(self.contents, **changes), version, self.count.device)
 

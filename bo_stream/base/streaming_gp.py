@@ -414,11 +414,13 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
 
     def _absorb_rows(self, rows: Rows, *, same_features: bool = False) -> None:
         """Absorb transformed data as a step of a change, with features to suit them or the same."""
-        stream, learned = self.stream.contents, self.noise_mode == "learned"
-        state = self.state if same_features else self._choose_features(self.state, rows)
-        changed = self.stream.replaced(
-            self.stream.version.absorbing(rows, self.conditions_up_to),
-            state=self._absorb(state, rows),
+        buffers, learned = self.stream, self.noise_mode == "learned"
+        stream, state = buffers.contents, cast(S, buffers.contents.state)
+        changed = buffers.replaced(
+            buffers.version.absorbing(rows, self.conditions_up_to),
+            state=self._absorb(
+                state if same_features else self._choose_features(state, rows), rows
+            ),
             count=stream.count + len(rows),
             noise_sum=stream.noise_sum if learned else stream.noise_sum + rows.R.sum(-1),
         )
@@ -576,11 +578,11 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
 
     def _show_typical_noise(self) -> None:
         """Set a known-noise likelihood, which BoTorch reads, to the mean of the noise seen."""
-        if self.noise_mode != "known" or not self.num_observed:
+        mean = self._noise_of_an_observation() if self.noise_mode == "known" else None
+        if mean is None:
             return
         likelihood = cast(FixedNoiseGaussianLikelihood, self.likelihood)
         self._lock.on_failure(partial(setattr, likelihood, "noise", likelihood.noise))
-        mean = cast(Tensor, self._noise_of_an_observation())
         likelihood.noise = mean.unsqueeze(-1).to(self.dtype)
 
     def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
@@ -734,7 +736,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean ``o x n`` and covariance ``o x n x n`` at transformed points."""
-        joint = self.process().at(X)
+        joint = self._snapshot().process.at(X)
         return joint.mean, joint.covariance(joint)
 
     # -- saving ----------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ class GridKernel(Kernel):
         less = 1 - diag
         weights, right = rows.weights.unsqueeze(-3), others.weights.unsqueeze(-3 - less)
         products = (weights.unsqueeze(-1) * right.unsqueeze(-2)).flatten(-2)
-        of_differences, (table,) = outer(products @ self._same_difference), self.parts
+        (table,), of_differences = self.parts, outer(products @ self._same_difference)
         gaps = rows.start.unsqueeze(-2) - others.start.unsqueeze(-2 - less)
         index = (gaps * self._strides).sum(-1, keepdim=True) + self._near
         if self.batch_shape:

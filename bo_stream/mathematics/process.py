@@ -297,8 +297,8 @@ class Process:
         """The joint posterior at points ``batch x q x d``: O(r) per mean and O(r^2) per variance,
         after O(r^2) for ``a`` unless R is the identity.
         """
-        X = self.placed(X)
         shape, r = X.shape[:-1], self.size
+        X = self.placed(X)
         b = self.basis(X.reshape(-1, X.shape[-1]))
         a = b[..., :r]
         if self.R is not None:

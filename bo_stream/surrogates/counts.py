@@ -10,7 +10,6 @@ their refreshing and the nugget are ours.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,8 +32,7 @@ from bo_stream.base.stream import StateLock, Stream, StreamBuffers, all_or_nothi
 from bo_stream.base.streaming_gp import CompositeModel, PredictiveScore, StreamingGP
 from bo_stream.base.units import columns_of
 from bo_stream.errors import InputError, StateError, UnsupportedError, whole_number
-from bo_stream.likelihoods import Binomial, Likelihood, Moments, Sites
-from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.likelihoods import Binomial, Likelihood, Moments, Sites, cavities
 from bo_stream.mathematics.outcomes import (
     OutcomeDistribution,
     bisected,
@@ -46,7 +44,7 @@ from bo_stream.mathematics.shapes import Rows, loaded, nested, shaped
 from bo_stream.mathematics.sums import FeatureStatistics
 from bo_stream.surrogates.registry import FAMILIES, family_named, for_targets
 
-__all__ = ["CountGP", "CountState", "OutcomePrediction", "batch_sites"]
+__all__ = ["CountGP", "CountState", "OutcomePrediction"]
 
 TAKEN = ("train_Yvar", "mean_module", "outcome_transform", "loads_data")
 """Options of a family that the counts determine."""
@@ -60,8 +58,6 @@ SWEEPS = 2
 ROUNDS, CLOSE, STEADY = 8, 0.01, 0.02
 """Most rounds of a fit; it ends once the evidence gains less than this many
 nats and the nugget moves by less than this share."""
-BATCH_SWEEPS, BATCH_CLOSE = 4, 1e-4
-"""Sweeps over a batch, fewer once no mean moves by this share of its standard deviation."""
 SLACK = 1.2
 """A prior on features may have a variance larger than the kernel's by this factor."""
 CHUNK = 4096
@@ -176,6 +172,9 @@ class CountGP(CompositeModel):
         options |= {"bounds": bounds, "covar_module": covar_module}
         self.model = for_targets(family, X, TAKEN, input_transform, options)
         self._share_lock()
+        promises = self.model.promises
+        least = max(1, self.opening) if promises.additive or promises.rebuilds else 0
+        self._most_held = 2**62 if promises.keeps_data else least
         zero = self.model._like.new_zeros(())
         state = CountState(
             held=Outcomes(zero.new_zeros(0, dim), *[zero.new_zeros(0)] * 5),
@@ -184,42 +183,30 @@ class CountGP(CompositeModel):
             totals=zero.new_zeros(2),
             late=zero,
         )
-        self.counts = StreamBuffers(cast(Any, state))
+        self.counts = StreamBuffers(state)
         self.observe(X, k, trials)
         self.eval()
 
     # -- state -----------------------------------------------------------------------------------
 
-    @property
-    def _state(self) -> CountState:
-        return cast(CountState, self.counts.contents)
-
     def _change(self, **changes: Any) -> None:
         """Replace parts of the state beside the surrogate; if the change fails, it is restored."""
-        self._set("counts", StreamBuffers(cast(Any, replace(self._state, **changes))))
+        self._set("counts", StreamBuffers(replace(self.counts.contents, **changes)))
 
     @property
     def nugget(self) -> float:
         """The variance of the nugget, on the latent scale."""
-        return float(self._state.nugget)
+        return float(self.counts.contents.nugget)
 
     @property
     def informative(self) -> bool:
         """Whether the outcomes determine hyperparameters: neither all zero nor all positive."""
-        return self.likelihood.informative(*self._state.totals.tolist())
-
-    @property
-    def _most_held(self) -> int:
-        """Number of outcomes that may be held."""
-        promises = self.model.promises
-        if promises.keeps_data:
-            return 2**62
-        return max(1, self.opening) if promises.additive or promises.rebuilds else 0
+        return self.likelihood.informative(*self.counts.contents.totals.tolist())
 
     @property
     def _holds_all(self) -> bool:
         """Whether the sites of all outcomes can be computed again."""
-        return self._most_held > 0 and len(self._state.held) == self.num_observed
+        return self._most_held > 0 and len(self.counts.contents.held) == self.num_observed
 
     @property
     def refreshable(self) -> bool:
@@ -243,24 +230,24 @@ class CountGP(CompositeModel):
         Raises:
             InputError, ShapeError, DtypeError, BoundsError: for invalid data.
         """
-        kind, points = self.likelihood, self.model.transformed(X).detach()
+        kind, model, held = self.likelihood, self.model, self.counts.contents.held
+        points = model.transformed(X).detach()
         y, size = kind.read(k, trials, X)
-        most = self._most_held
-        rows = order_of_arrival(y / size, most + SPARE - len(self._state.held) if most else 0)
+        most, before = self._most_held, model.num_observed
+        rows = order_of_arrival(y / size, most + SPARE - len(held) if most else 0)
         points, y, size = points[rows], y[rows], size[rows]
-        self._lock.restores(self.model.parameters())
-        before = self.num_observed
         unset = self._start(y, size, before)
         for block in torch.arange(len(y)).split(BLOCK) if len(y) else ():
             x, k, n = points[block], y[block], size[block]
-            state = self._state
+            state = self.counts.contents
             density_size, extra = kind.sized(n, state.nugget)
-            l1, l2 = batch_sites(kind, *self._joint(x, extra), k, density_size)
+            l1, l2 = kind.batch_sites(*self._joint(x, extra), k, density_size)
             new = Outcomes(x, k, n, l1, l2, 1.0 / l2 + extra)
-            self.model._absorb_rows(new.regression)
-            totals = state.totals + torch.stack([k.sum(), n.sum()])
-            self._change(held=state.held + new, totals=totals)
-            self._let_go()
+            model._absorb_rows(new.regression)
+            held, totals = state.held + new, state.totals + torch.stack([k.sum(), n.sum()])
+            self._change(held=held, totals=totals)
+            if len(held) > most + SPARE:
+                self._let_go()
         doubled = (before + len(y)).bit_length() > before.bit_length() > 0
         if unset and doubled and self._holds_all:  # under the mean and the nugget of all
             self._swept(1, learns=False)
@@ -272,10 +259,11 @@ class CountGP(CompositeModel):
         Returns:
             Whether the mean has followed them: it was not set or fitted before.
         """
-        model, state, kind = self.model, self._state, self.likelihood
-        held, old, new = state.held, _nearly(count), _nearly(count + len(y))
+        old, new = _nearly(count), _nearly(count + len(y))
         if old == new or (count and not self._holds_all):
             return False
+        model, state, kind = self.model, self.counts.contents, self.likelihood
+        held = state.held
         before, seen = held.y[:old], torch.cat([held.y, y])[:new]
         mean = model._prior_mean().detach().to(model.dtype)
         unset = not count or bool(mean == kind.pooled(before, held.size[:old]).to(model.dtype))
@@ -287,34 +275,32 @@ class CountGP(CompositeModel):
         return unset
 
     def _let_go(self) -> None:
-        """Cease to hold outcomes beyond the first ones, if they are many.
+        """Cease to hold outcomes beyond the first ones.
 
         Before the first ones go, a nugget that is to be learned is fitted, because their targets
         keep the nugget of their arrival.
         """
-        most = self._most_held
-        if len(self._state.held) <= most + SPARE:
-            return
         if self._holds_all and self.likelihood.nugget == "learn" and self.informative:
+            self._lock.restores(self.model.parameters())
             try:
                 self.fit()
             except (StateError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
                 text = f"Later outcomes get targets of a nugget that could not be fitted: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=4)
-        held, kept = self._state.held, self._state.kept
-        late = self._state.late + self._corrections(held[most:])
+        state, most = self.counts.contents, self._most_held
+        held, kept, late = state.held, state.kept, state.late + self._corrections(state.held[most:])
         if self.model.promises.additive:
             kept, rows = self._kept(), held[most:].regression
-            state = cast(FeatureStatistics, kept.state).absorb_at(rows, int(kept.count))
+            sums = cast(FeatureStatistics, kept.state).absorb_at(rows, int(kept.count))
             count, noise_sum = kept.count + len(rows), kept.noise_sum + rows.R.sum(-1)
-            kept = replace(kept, state=state, count=count, noise_sum=noise_sum)
+            kept = replace(kept, state=sums, count=count, noise_sum=noise_sum)
         self._change(held=held[:most], kept=kept, late=late)
 
     def _kept(self) -> Stream:
         """The stream of targets that are not held, over the surrogate's features; an empty one
         where the family's state is no sum.
         """
-        model, kept = self.model, self._state.kept
+        model, kept = self.model, self.counts.contents.kept
         if not model.promises.additive:
             return kept
         return replace(kept, state=kept.sums.along(model.stream.contents.sums, int(kept.count)))
@@ -329,7 +315,7 @@ class CountGP(CompositeModel):
             InputError: for a factor that is not above 0 and at most 1.
             UnsupportedError: if the family cannot forget.
         """
-        state = self._state
+        state = self.counts.contents
         late = state.late + self._corrections(state.held)
         self.model.forget(factor)
         if factor != 1.0:
@@ -355,8 +341,7 @@ class CountGP(CompositeModel):
                 f"{getattr(other, 'likelihood', type(other).__name__)}",
                 "Build both alike.",
             )
-        self._lock.restores(self.model.parameters())
-        mine, theirs = self._state, other._state
+        mine, theirs = self.counts.contents, other.counts.contents
         if not self.num_observed:
             self.model._set_prior_mean(other.model._prior_mean().detach())
             if self.likelihood.nugget == "learn":
@@ -364,8 +349,10 @@ class CountGP(CompositeModel):
         self.model.merge(other.model)
         kept = self._kept().merged(theirs.kept)
         late, totals = mine.late + theirs.late, mine.totals + theirs.totals
-        self._change(held=mine.held + theirs.held, kept=kept, totals=totals, late=late)
-        self._let_go()
+        held = mine.held + theirs.held
+        self._change(held=held, kept=kept, totals=totals, late=late)
+        if len(held) > self._most_held + SPARE:
+            self._let_go()
         return self
 
     # -- sites and hyperparameters ---------------------------------------------------------------
@@ -398,8 +385,8 @@ class CountGP(CompositeModel):
         a mean in standard deviations.
         """
         moved, model, kind = 0.0, self.model, self.likelihood
-        for _ in range(sweeps if len(self._state.held) else 0):
-            held, nugget = self._state.held, self._state.nugget
+        for _ in range(sweeps if len(self.counts.contents.held) else 0):
+            held, nugget = self.counts.contents.held, self.counts.contents.nugget
             m, v, prior = self._moments(held)
             if learns:
                 nugget = kind.next_nugget(nugget, m, v, held.target, held.D, held.y, held.size)
@@ -413,7 +400,7 @@ class CountGP(CompositeModel):
     @torch.no_grad()
     def log_evidence(self) -> Tensor:
         """EP's log evidence of all outcomes, 0-dim; that of later ones is as of their arrival."""
-        state = self._state
+        state = self.counts.contents
         return self.model.log_evidence() + state.late + self._corrections(state.held)
 
     def fit(self, max_evals: int | None = None) -> FitReport:
@@ -472,7 +459,7 @@ class CountGP(CompositeModel):
 
     def _corrections(self, held: Outcomes) -> Tensor:
         """What held outcomes add to the evidence of their targets, 0-dim."""
-        return held.corrections(self.likelihood, *self._moments(held), self._state.nugget)
+        return held.corrections(self.likelihood, *self._moments(held), self.counts.contents.nugget)
 
     # -- predictions of outcomes -----------------------------------------------------------------
 
@@ -486,7 +473,7 @@ class CountGP(CompositeModel):
         """
         with torch.no_grad():
             m, v = self._marginals(self.model.transformed(X))
-        _, extra = self.likelihood.sized(v, self._state.nugget)
+        _, extra = self.likelihood.sized(v, self.counts.contents.nugget)
         latent = m.unsqueeze(0), (v + extra if nugget else v).unsqueeze(0)
         return OutcomeDistribution(m.new_ones(1), *latent, self.likelihood.response)
 
@@ -498,18 +485,17 @@ class CountGP(CompositeModel):
             trials: ``n`` trials or exposures, or one number; None for ones.
         """
         here, kind = self.response(X), self.likelihood
-        size, _ = kind.sized(kind.read_size(trials, X), self._state.nugget)
+        size, _ = kind.sized(kind.read_size(trials, X), self.counts.contents.nugget)
         return OutcomePrediction(kind, here.means[0], here.variances[0], size)
 
     def log_predictive(self, X: Tensor, k: Any, trials: Any = None) -> Tensor:
         """Joint log probability of new outcomes before they are absorbed, 0-dim, by EP: O(n^3)."""
         points, kind = self.model.transformed(X), self.likelihood
         y, size = kind.read(k, trials, X)
-        size, extra = kind.sized(size, self._state.nugget)
+        size, extra = kind.sized(size, self.counts.contents.nugget)
         with torch.no_grad():
             prior = self._joint(points, extra)
-            sites = batch_sites(kind, *prior, y, size)
-            return batch_evidence(kind, *prior, y, size, sites)
+            return kind.batch_evidence(*prior, y, size, kind.batch_sites(*prior, y, size))
 
     def predictive_score(self, X: Tensor, k: Any, trials: Any = None) -> PredictiveScore:
         """`log_predictive` of the counts.
@@ -536,7 +522,7 @@ class CountGP(CompositeModel):
         Returns:
             ``batch_shape x q x 1``.
         """
-        kind, state = self.likelihood, self._state
+        kind, state = self.likelihood, self.counts.contents
         if trials is not None:
             size = kind.read_size(trials, X.new_zeros(X.shape[-2], 1))
         else:
@@ -594,73 +580,16 @@ class CountGP(CompositeModel):
         self, state: Mapping[str, Any], data: Mapping[str, Any] | None, changed: bool
     ) -> None:
         """Load counts, or the nugget; under other values held targets are chosen again."""
-        nugget = self._state.nugget
+        nugget = self.counts.contents.nugget
         counts, kept = entries(state, "counts."), self._kept()
         if data is None:
             learned = ("nugget",) if self.likelihood.nugget == "learn" else ()
             counts = {name: counts[name] for name in learned if name in counts}
         sizes = {**self.model._sizes(), "n": int(counts.get("kept_count", kept.count))}
-        self._change(**vars(loaded(replace(self._state, kept=kept), counts, sizes)))
-        changed = changed or not torch.equal(nugget, self._state.nugget)
+        self._change(**vars(loaded(replace(self.counts.contents, kept=kept), counts, sizes)))
+        changed = changed or not torch.equal(nugget, self.counts.contents.nugget)
         if data is None and changed and self.refreshable:
             self._swept(SWEEPS, learns=False)
-
-
-def batch_sites(kind: Likelihood, mean: Tensor, S: Tensor, y: Tensor, size: Tensor) -> Sites:
-    """The sites of a batch under the prior ``N(mean, S)`` of g, from Haldane's: O(n^3).
-
-    Args:
-        kind: The likelihood of the outcomes.
-        mean: ``n``.
-        S: ``n x n``, with the nugget on the diagonal.
-        y: Outcomes, ``n``.
-        size: Trials, exposures, or squared scales, ``n``.
-    """
-    about, spread = kind.start(y, size)
-    sites, before = Sites(about / spread, 1.0 / spread), None
-    for _ in range(BATCH_SWEEPS):
-        m, v, _, _ = _joint_marginals(mean, S, sites)
-        if before is not None and bool(((m - before).abs() < BATCH_CLOSE * v.sqrt()).all()):
-            break
-        before, cavity = m, _cavities(m, v, sites.l1, sites.l2, S.diagonal())
-        sites = kind.sites((m, v), cavity, y, size)
-    return sites
-
-
-def batch_evidence(
-    kind: Likelihood, mean: Tensor, S: Tensor, y: Tensor, size: Tensor, sites: Sites
-) -> Tensor:
-    """EP's log evidence of a batch under ``N(mean, S)``, 0-dim; the arguments are `batch_sites`'s,
-    and the sites.
-    """
-    m, v, white, L = _joint_marginals(mean, S, sites)
-    cavity = _cavities(m, v, sites.l1, sites.l2, S.diagonal())
-    gaussian = 0.5 * (sites.l2 / (2.0 * math.pi)).log().sum() - L.diagonal().log().sum()
-    gaussian = gaussian - 0.5 * white.square().sum()
-    return gaussian + kind.corrections((m, v), cavity, y, size, sites).sum()
-
-
-def _joint_marginals(
-    mean: Tensor, S: Tensor, sites: Sites
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Posterior means and variances (``n``), whitened residuals of the targets (``n x 1``), and the
-    factor of ``I + l2^1/2 S l2^1/2``.
-    """
-    root = sites.l2.sqrt().unsqueeze(-1)
-    L = chol_psd(root * S * root.mT + torch.eye(len(root)).to(S))
-    residuals = root * (sites.target - mean).unsqueeze(-1)
-    V, white = torch.linalg.solve_triangular(
-        L, torch.cat([root * S, residuals], -1), upper=False
-    ).split([len(root), 1], -1)
-    return mean + (V.mT @ white).squeeze(-1), S.diagonal() - V.square().sum(0), white, L
-
-
-def _cavities(m: Tensor, v: Tensor, l1: Tensor, l2: Tensor, widest: Tensor) -> Moments:
-    """Means and variances without Gaussian factors of these natural parameters, never wider than
-    ``widest``.
-    """
-    precision = (1.0 / v - l2).maximum(1.0 / widest)
-    return (m / v - l1) / precision, 1.0 / precision
 
 
 @dataclass(frozen=True)
@@ -707,7 +636,7 @@ class Outcomes:
     ) -> tuple[Moments, Moments, Tensor, Tensor]:
         """Moments of g with and without its site (MATHS 11.1), outcomes and their sizes."""
         size, extra = kind.sized(self.size, nugget)
-        mean, variance = _cavities(m, v, self.target / self.D, 1.0 / self.D, SLACK * prior)
+        mean, variance = cavities(m, v, self.target / self.D, 1.0 / self.D, SLACK * prior)
         return (m, v), (mean, variance + extra), self.y, size
 
     def refreshed(

@@ -3,7 +3,6 @@
 import torch
 
 from bo_stream.likelihoods import Binomial
-from bo_stream.surrogates.counts import batch_sites
 from bo_stream.testing.base import close
 
 
@@ -13,7 +12,7 @@ def test_very_precise_outcomes_determine_their_sites() -> None:
     y = (n * torch.tensor([0.3, 0.5, 0.9, 0.0], dtype=torch.double)).round()
     lags = torch.arange(4.0, dtype=torch.double)
     S = torch.exp(-(lags - lags.unsqueeze(-1)).abs())
-    sites = batch_sites(Binomial(), torch.zeros(4, dtype=torch.double), S, y, n)
+    sites = Binomial().batch_sites(torch.zeros(4, dtype=torch.double), S, y, n)
     precise = n > 1e3
     close(sites.target[precise], (y / n).logit()[precise], 1e-6)
     close(sites.l2[precise] / n[precise], (y / n * (1.0 - y / n))[precise], 1e-3)
