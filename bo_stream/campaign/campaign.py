@@ -33,7 +33,6 @@ from bo_stream.campaign.history import (
     ENQUEUED,
     Decision,
     Event,
-    NewTrials,
     Trial,
     TrialHistory,
     asked_event,
@@ -414,8 +413,8 @@ class Campaign:
         """
 
         def enqueued(history: TrialHistory) -> Event:
-            inputs, places = read_new_trials(frame, self.space, history)
-            return asked_event(history, (), NewTrials(inputs, places), ENQUEUED)
+            trials = read_new_trials(frame, self.space, history)
+            return asked_event(history, trials, None, ENQUEUED)
 
         event = self._record(enqueued)
         return self._asked([row[0] for row in event["trials"]])

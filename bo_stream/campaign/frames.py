@@ -49,17 +49,13 @@ MIXED_UP = 0.1
 """Share of an input's range from which on a difference is taken for a mix-up of rows."""
 
 
-def read_new_trials(
-    frame: Any, space: Space, history: TrialHistory
-) -> tuple[np.ndarray, list[int] | None]:
-    """Inputs and places of the new trials in a user's frame.
+def read_new_trials(frame: Any, space: Space, history: TrialHistory) -> list[Trial]:
+    """The new trials in a user's frame.
 
     Raises:
         InputError: for invalid columns or values.
     """
-    inputs, places = _inputs(_checked(frame, space, ()), space)
-    _check_free(space, history, places or [])
-    return inputs, places
+    return _own_trials(_checked(frame, space, ()), space, history, [])
 
 
 def find_trials(ids: Any, history: TrialHistory) -> list[Trial]:
@@ -130,14 +126,6 @@ def _checked(
     return frame
 
 
-def _inputs(frame: pd.DataFrame, space: Space) -> tuple[np.ndarray, list[int] | None]:
-    """Inputs of a frame's rows, and their places in a pool."""
-    if not isinstance(space, Pool):
-        return space.values(frame), None
-    places = space.places(frame)
-    return space.place_values[places], places
-
-
 def _names_trials(frame: pd.DataFrame) -> bool:
     """Whether a frame says which of its columns, or that its index, has trial ids.
 
@@ -157,22 +145,27 @@ def _trial_ids(frame: pd.DataFrame) -> list[Any]:
     return [None if (is_scalar(cell) and pd.isna(cell)) or cell == "" else cell for cell in cells]
 
 
-def _own_trials(frame: pd.DataFrame, space: Space, history: TrialHistory) -> list[Trial]:
-    """Trials of rows without an id: running ones at the same inputs, each once, or new ones."""
+def _own_trials(
+    frame: pd.DataFrame, space: Space, history: TrialHistory, running: Iterable[Trial]
+) -> list[Trial]:
+    """Trials of rows without an id: of the running ones at the same inputs, each once, or new."""
 
-    def key(inputs: Iterable[float], place: int | None) -> Any:
+    def key(inputs: tuple[float, ...], place: int | None) -> Any:
         """A file may drop the last digits."""
         return tuple(f"{x:.12g}" for x in inputs) if place is None else place
 
-    inputs, places = _inputs(frame, space)
+    rows: list[tuple[tuple[float, ...], int | None]]
+    if isinstance(space, Pool):
+        rows = [(tuple(space.place_values[i].tolist()), i) for i in space.places(frame)]
+    else:
+        rows = [(tuple(x), None) for x in space.values(frame).tolist()]
     waiting: dict[Any, list[Trial]] = {}
-    for trial in history.with_status("running"):
+    for trial in running:
         waiting.setdefault(key(trial.inputs, trial.place), []).append(trial)
     trials, following = list[Trial](), count(len(history.trials))
-    rows: Sequence[int | None] = places or [None] * len(frame)
-    for x, place in zip(inputs.tolist(), rows, strict=True):
-        there = waiting.get(key(x, place))
-        trials.append(there.pop(0) if there else Trial(next(following), tuple(x), place))
+    for row in rows:
+        there = waiting.get(key(*row))
+        trials.append(there.pop(0) if there else Trial(next(following), *row))
     _check_free(space, history, [t.place for t in trials if t.id >= len(history.trials)])
     return trials
 
@@ -268,7 +261,8 @@ def read_told(
     asked = np.array([id is not None for id in ids])
     named = find_trials([id for id in ids if id is not None], history)
     moved = _moved(frame[asked], space, named, exactly=False) if named else []
-    own = [] if asked.all() else _own_trials(frame[~asked], space, history)
+    running = history.with_status("running")
+    own = [] if asked.all() else _own_trials(frame[~asked], space, history, running)
     of_asked, of_own = iter(named), iter(own)
     trials = [next(of_asked if known else of_own) for known in asked]
     new = map(partial(_new_entries, outcomes), trials, outcomes.read(frame, history.trials))

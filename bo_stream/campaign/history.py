@@ -378,7 +378,7 @@ def asked_event(
 
     Args:
         history: All trials before the event.
-        enqueued: Earlier trials that are taken first.
+        enqueued: Trials of the user's choice, which come first.
         new: New trials.
         by: Identifier of the program that evaluates them.
     """

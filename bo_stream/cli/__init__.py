@@ -1,4 +1,25 @@
 """The command line.
 
-Commands import the other modules when they run, so that help appears at once.
+Its modules are imported when a command first uses one, so that help appears at once.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["campaign_page", "formatting", "loading", "measurements", "objective", "progress"]
+
+if TYPE_CHECKING:
+    from bo_stream.cli import (
+        campaign_page,
+        formatting,
+        loading,
+        measurements,
+        objective,
+        progress,
+    )
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}")

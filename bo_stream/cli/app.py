@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bo_stream import cli
 from bo_stream.cli.toml_reader import ConfigError, read_document
 
 __all__ = ["TEMPLATE", "app", "start"]
@@ -209,18 +210,16 @@ def resume(
 @app.command()
 def status(where: Where, name: CampaignName = None, json: AsJson = False) -> None:
     """Show the current state of a campaign."""
-    from bo_stream.cli import formatting, loading
-
-    loaded = loading.load_campaign(where, name)
-    facts = formatting.summary(loaded.campaign, loaded.store, loaded.optimum)
+    loaded = cli.loading.load_campaign(where, name)
+    facts = cli.formatting.summary(loaded.campaign, loaded.store, loaded.optimum)
     running = loaded.campaign.running().reset_index()
     if json:
-        print(formatting.as_json({**facts, "running": running}))
+        print(cli.formatting.as_json({**facts, "running": running}))
         return
-    print(formatting.lines(facts))
+    print(cli.formatting.lines(facts))
     if len(running):
         print("running:")
-        print(formatting.table(loaded.campaign, running))
+        print(cli.formatting.table(loaded.campaign, running))
 
 
 @app.command()
@@ -235,10 +234,8 @@ def recommend(
     The list has the expected outcome without noise, its standard deviation, a 90 % interval, and
     the gain that may still be had: how much better the best outcome anywhere is expected to be.
     """
-    from bo_stream.cli import formatting, loading
-
-    campaign = loading.load_campaign(where, name).learning
-    formatting.show(campaign, campaign.recommend(n), json)
+    campaign = cli.loading.load_campaign(where, name).learning
+    cli.formatting.show(campaign, campaign.recommend(n), json)
 
 
 @app.command()
@@ -247,15 +244,13 @@ def trials(where: Where, name: CampaignName = None, csv: Csv = None, json: AsJso
 
     The list has inputs, outcome and status, and the reason of every failure.
     """
-    from bo_stream.cli import formatting, loading
-
-    campaign = loading.load_campaign(where, name).campaign
+    campaign = cli.loading.load_campaign(where, name).campaign
     frame = campaign.trials()
     if csv is not None:
         frame.to_csv(csv)
         print(f"Wrote {len(frame)} trials to {csv}.")
     elif len(frame) or json:
-        formatting.show(campaign, frame.reset_index(), json)
+        cli.formatting.show(campaign, frame.reset_index(), json)
     else:
         print("No trials yet.")
 
@@ -266,11 +261,9 @@ def plot(where: Where, name: CampaignName = None, out: Picture = Path("campaign.
 
     Of several objectives the picture shows the front: the trials that are not dominated.
     """
-    from bo_stream.cli import formatting, loading
-
-    loaded = loading.load_campaign(where, name)
+    loaded = cli.loading.load_campaign(where, name)
     figure = loaded.campaign.plot(loaded.outcome, loaded.optimum)
-    counts = formatting.count_by_status(loaded.campaign.trials())
+    counts = cli.formatting.count_by_status(loaded.campaign.trials())
     figure.suptitle(f"{loaded.campaign.ledger.name}: {counts}")
     figure.savefig(out, dpi=110)
     print(f"Wrote {out}.")
@@ -291,13 +284,11 @@ def suggest(
     """
     if csv is not None and csv.exists():
         raise ConfigError(f"{csv} exists already and may contain outcomes. Choose another name.")
-    from bo_stream.cli import formatting, loading, measurements
-
-    campaign = loading.create_or_continue(config).learning
-    frame, columns = campaign.ask(q), measurements.outcome_columns(campaign)
+    campaign = cli.loading.create_or_continue(config).learning
+    frame, columns = campaign.ask(q), cli.measurements.outcome_columns(campaign)
     if csv is not None:  # before anything is printed, which may fail
         frame.assign(**dict.fromkeys(columns, "")).to_csv(csv)
-    formatting.show(campaign, frame.reset_index(), json)
+    cli.formatting.show(campaign, frame.reset_index(), json)
     if csv is not None and not json:
         blank = " and ".join(columns)
         print(f"Wrote {csv}. Fill in {blank}, then: bo-stream tell {config} {csv}")
@@ -323,12 +314,10 @@ def tell(
     is filled in: rows with an id or a key are recorded once. Inputs of a trial that were measured
     otherwise are corrected in its row.
     """
-    from bo_stream.cli import formatting, loading, measurements
-
-    campaign = loading.create_or_continue(config).campaign
-    before = formatting.count_by_status(campaign.trials())
-    said = measurements.tell_rows(outcomes, campaign)
-    found = formatting.so_far(campaign)
+    campaign = cli.loading.create_or_continue(config).campaign
+    before = cli.formatting.count_by_status(campaign.trials())
+    said = cli.measurements.tell_rows(outcomes, campaign)
+    found = cli.formatting.so_far(campaign)
     said.append(f"Trials: {found['trials']} (before: {before}).")
     if "best" in found:
         said.append(f"Best: {found['best']}")
@@ -352,10 +341,8 @@ def amend(
     The store keeps the old ones. Rows without a value are skipped. A withdrawn trial that is
     amended is told again.
     """
-    from bo_stream.cli import loading, measurements
-
-    campaign = loading.load_campaign(where, name).campaign
-    frame = measurements.read_measurements(outcomes, campaign)
+    campaign = cli.loading.load_campaign(where, name).campaign
+    frame = cli.measurements.read_measurements(outcomes, campaign)
     columns = frame.columns.intersection(campaign.settings.outcomes.known_columns)
     if "trial" not in frame or columns.empty:
         raise ConfigError(
@@ -384,11 +371,9 @@ def withdraw(
     They stay in the store with the reason, and count in the budget; bo-stream amend takes them
     back.
     """
-    from bo_stream.cli import formatting, loading
-
-    campaign = loading.load_campaign(where, name).campaign
+    campaign = cli.loading.load_campaign(where, name).campaign
     campaign.withdraw(ids, reason)
-    print(f"Trials: {formatting.count_by_status(campaign.trials())}.")
+    print(f"Trials: {cli.formatting.count_by_status(campaign.trials())}.")
 
 
 @app.command()
@@ -404,10 +389,8 @@ def widen(
     The surrogate is built anew over the wider box. A TOML may keep the old bounds, or have the new
     ones.
     """
-    from bo_stream.cli import loading
-
     wider = dict(map(_bounds, bounds))
-    loading.load_campaign(where, name).campaign.widen(wider)
+    cli.loading.load_campaign(where, name).campaign.widen(wider)
     for input, (low, high) in wider.items():
         print(f"{input}: {low:g} to {high:g}")
 
@@ -434,8 +417,6 @@ def change(
 
     A TOML may keep the old settings, or have the new ones.
     """
-    from bo_stream.cli import loading
-
     options: dict[str, Any] = {
         "surrogate": surrogate,
         "acquisition": acquisition,
@@ -443,7 +424,7 @@ def change(
         "fit": fit,
         "failures": failures,
     }
-    campaign = loading.load_campaign(where, name).campaign
+    campaign = cli.loading.load_campaign(where, name).campaign
     campaign.change(**options)
     for option, value in options.items():
         if value is not None:
@@ -461,9 +442,8 @@ def map_places(
     rate, of the smooth surface. A CSV has the predictions of every place.
     """
     from bo_stream.campaign import figures, space
-    from bo_stream.cli import loading
 
-    loaded = loading.load_campaign(where, name)
+    loaded = cli.loading.load_campaign(where, name)
     campaign, pool = loaded.learning, loaded.campaign.space
     names = list(pool.names)
     if not isinstance(pool, space.Pool):
@@ -490,9 +470,7 @@ def report(
     The page is one HTML file that needs no network. It shows the best trial, the running trials,
     the model around the best trial and where to measure next; the campaign is not changed.
     """
-    from bo_stream.cli import campaign_page, loading
-
-    page = campaign_page.campaign_page(loading.load_campaign(where, name, readonly=True))
+    page = cli.campaign_page.campaign_page(cli.loading.load_campaign(where, name, readonly=True))
     out.write_text(page, encoding="utf-8")
     print(f"Wrote {out}.")
 
@@ -504,9 +482,8 @@ def check(where: Where) -> None:
     The exit code is 1 if something is damaged. The store itself is only read.
     """
     from bo_stream.campaign.storage.sql_store import check_store
-    from bo_stream.cli import loading
 
-    found = check_store(loading.existing_store(where)[0])
+    found = check_store(cli.loading.existing_store(where)[0])
     for one in found:
         found_out = one.damage or "whole"
         print(f"{one.name}: {one.events} events, {one.trials} trials, {found_out}")
@@ -524,11 +501,7 @@ def _run(
     seconds: float | None,
     create: bool,
 ) -> None:
-    from bo_stream.cli import loading
-    from bo_stream.cli.objective import find_objective
-    from bo_stream.cli.progress import RunProgress
-
-    config = loading.read_config(Path(where)) if create else loading.read_optional(where)
+    config = cli.loading.read_config(Path(where)) if create else cli.loading.read_optional(where)
     named = objective or (config and config.objective)
     total = budget or (config and config.budget)
     if not named or not total:
@@ -538,20 +511,20 @@ def _run(
             f"Add {what} = ... to the TOML, or --{what} to resume."
         )
     if config is None or objective is not None:
-        function = find_objective(named, Path.cwd())
+        function = cli.objective.find_objective(named, Path.cwd())
     else:
         with read_document(Path(where)).errors("objective"):
-            function = find_objective(named, Path(where).parent)
+            function = cli.objective.find_objective(named, Path(where).parent)
     how = config.run.model_dump() if config else {}
     if workers is not None:
         how |= {"workers": workers, "q": None}
     if seconds:
         how["seconds"] = seconds
-    progress = RunProgress(sys.stdout, total, config.optimum if config else None)
+    progress = cli.progress.RunProgress(sys.stdout, total, config.optimum if config else None)
     if config and create:
-        loaded = loading.create_or_continue(Path(where), [progress])
+        loaded = cli.loading.create_or_continue(Path(where), [progress])
     else:
-        loaded = loading.load_campaign(where, name, [progress])
+        loaded = cli.loading.load_campaign(where, name, [progress])
     total = progress.budget = budget or loaded.campaign.budget or total
     try:
         loaded.learning.run(function, total, **how)
