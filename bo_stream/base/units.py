@@ -16,7 +16,11 @@ import numpy as np
 import torch
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models.transforms.input import AffineInputTransform, InputTransform, Normalize
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.models.transforms.outcome import (
+    ChainedOutcomeTransform,
+    OutcomeTransform,
+    Standardize,
+)
 from botorch.models.utils.assorted import check_min_max_scaling
 from botorch.utils.types import DEFAULT
 from torch import Tensor, nn
@@ -178,6 +182,11 @@ def frozen_transform(transform: T, data: Tensor, variance: Tensor | None = None)
     with torch.no_grad():
         if type(frozen) is Standardize:
             frozen = _standardize(frozen, data)
+        elif type(frozen) is ChainedOutcomeTransform:
+            for name, part in frozen.items():
+                frozen[name] = frozen_transform(cast(OutcomeTransform, part), data, variance)
+                values, variance = frozen[name](data.double(), variance)
+                data = values.to(data)
         else:
             noise = [] if variance is None else [variance.double()]
             frozen(data.double(), *noise)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from botorch.acquisition.analytic import ExpectedImprovement, LogExpectedImprovement
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.models.transforms.outcome import Standardize
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from linear_operator.operators import DiagLinearOperator
@@ -99,6 +99,9 @@ def test_a_standardize_with_limits_of_its_own() -> None:
     assert float(chosen.outcome_transform.stdvs[0, 0]) == 1.0
     coarse = ExactGP(X, Y, bounds=UNIT, outcome_transform=Standardize(2, min_stdv=10.0))
     assert bool((coarse.outcome_transform.stdvs == 1.0).all())
+    chain = ChainedOutcomeTransform(first=Standardize(2), then=Standardize(2))
+    found = ExactGP(X, 1e-10 * Y, bounds=UNIT, outcome_transform=chain).outcome_transform
+    torch.testing.assert_close(found["first"].stdvs, 1e-10 * Y.std(0, keepdim=True))
 
 
 def test_no_variance_at_all_is_no_nan() -> None:
