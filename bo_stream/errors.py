@@ -6,8 +6,9 @@ state changes.
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,12 @@ def check_choice(name: str, value: object, *choices: str) -> None:
     """
     if value not in choices:
         raise InputError(f"{name} one of {', '.join(choices)}", repr(value), "Choose one.")
+
+
+def is_number(value: Any, least: float, most: float = sys.float_info.max) -> bool:
+    """Whether a value is a real number between two others, which truth values are not."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    return number and least <= float(value) <= most
 
 
 def whole_number(name: str, value: Any, least: int) -> int:

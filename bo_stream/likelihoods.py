@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bo_stream.errors import InputError, ShapeError
+from bo_stream.errors import InputError, ShapeError, is_number
 from bo_stream.mathematics.labels import Label, checked_classes, read_labels, unseen
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.outcomes import fine_nodes
@@ -669,12 +668,6 @@ class StudentT(Likelihood):
     def informative(self, y_sum: float, size_sum: float) -> bool:
         """From two outcomes on."""
         return size_sum > 1.0
-
-
-def is_number(value: Any, least: float) -> bool:
-    """Whether a value is a finite number of at least ``least``."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    return number and least <= float(value) < float("inf")
 
 
 def _column(values: Any, name: str, X: Tensor) -> Tensor:

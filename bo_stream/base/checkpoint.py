@@ -256,19 +256,15 @@ def read(contents: bytes, name: str = "the checkpoint") -> dict[str, Any]:
         attributes = any(entry.external_attr for entry in archive.infolist())  # as of a folder
         if archive.testzip() is None and not attributes:  # torch looks at no checksums
             document = torch.load(io.BytesIO(contents), "cpu", weights_only=True)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    read = document if isinstance(document, dict) else {}
+    if (read.get("format"), read.get("version")) != (FORMAT, VERSION):
         raise StateError(
-            "a complete file written by `save`",
-            "one that is damaged, or of another kind",
-            f"Nothing was built of {name}.",
+            f"a complete file written by `save`, of version {VERSION}",
+            f"one that is damaged, or of another kind, or of version {read.get('version')}",
+            f"Nothing was built of {name}. Load it with the release that saved it, or build the "
+            "surrogate from the data.",
         )
-    if document.get("version") != VERSION:
-        raise StateError(
-            f"a checkpoint of version {VERSION}",
-            f"one of version {document.get('version')}",
-            "Load it with the release that saved it, or build the surrogate from the data.",
-        )
-    return document
+    return read
 
 
 def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: Any) -> Any:
@@ -307,8 +303,6 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
                 saved, found = document["numbers"], _numbers(model._arguments())
                 close = partial(torch.allclose, rtol=1e-5, equal_nan=True)  # on any processor
                 unlike = [key for key in saved if not close(saved[key], found[key])]
-    except StateError:
-        raise
     except Exception as error:
         raise StateError(
             "a checkpoint that builds the surrogate it was written from",

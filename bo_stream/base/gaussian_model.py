@@ -335,23 +335,14 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         """The posterior in numpy, in raw units; None if it has no closed form there.
 
         That is so for several outcomes, kernels other than RBF, Matern and products on a grid,
-        transforms that are not linear, and batches of data conditioned on. The same object is
-        returned until data or hyperparameters change.
+        transforms that are not linear, and batches of data conditioned on.
         """
         snapshot = self._snapshot()
-        kept = vars(snapshot)
-        if "_expanded" not in kept:
-            kept["_expanded"] = self._expanded(snapshot)
-        return cast(ExpandedProcess | None, kept["_expanded"])
-
-    @torch.no_grad()
-    def _expanded(self, snapshot: PosteriorSnapshot) -> ExpandedProcess | None:
         inputs = units.affine(getattr(self, "input_transform", None), self._dim)
-        outcomes = snapshot.outcome_transform
-        if inputs is None or not (outcomes is None or type(outcomes) is Standardize):
-            return None
-        process = snapshot.process.expansion
-        if process is None:
+        outcomes = cast(Any, snapshot.outcome_transform)
+        linear = outcomes is None or type(outcomes) is Standardize
+        process = snapshot.process.expansion if linear else None
+        if process is None or inputs is None:
             return None
         low, width = inputs
         unit = process.functions.lengths(self._lengths()) * width

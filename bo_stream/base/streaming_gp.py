@@ -21,7 +21,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from numbers import Real
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -70,7 +69,14 @@ from bo_stream.base.stream import (
     fingerprint,
     numbers_of,
 )
-from bo_stream.errors import InputError, NoiseError, ShapeError, StateError, UnsupportedError
+from bo_stream.errors import (
+    InputError,
+    NoiseError,
+    ShapeError,
+    StateError,
+    UnsupportedError,
+    is_number,
+)
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.kernels import Prior
 from bo_stream.mathematics.linalg import chol_psd
@@ -323,22 +329,6 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
     def _fit_if_due(self, size: int) -> None:
         """Fit after a batch of this size if the family refits by itself; by default it does not."""
 
-    def _rescale(
-        self,
-        state: S,  # type: ignore[misc]
-        shift: Tensor,
-        factor: Tensor,
-    ) -> S:
-        """The state for targets ``(y - shift) / factor`` (both ``o``), with noise to match."""
-        rescaled = getattr(state, "rescaled", None)
-        if rescaled is None:
-            raise UnsupportedError(
-                "a family whose state can be re-expressed in other units",
-                type(self).__name__,
-                "Keep the Standardize it was built with, or rebuild it from the data.",
-            )
-        return cast(S, rescaled(shift, factor, self.noise_mode != "learned"))
-
     def _layout(self) -> dict[str, Any]:
         """Properties that a saved state must share to be loaded; families add to it."""
         transforms = getattr(self, "input_transform", None), self._frozen_outcomes
@@ -448,16 +438,18 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
                 f"{tuple(Y.shape)}",
                 "Give one row per observation.",
             )
-        if not isinstance(old, Standardize):
+        state: Any = self.state
+        if not (isinstance(old, Standardize) and hasattr(state, "rescaled")):
             raise UnsupportedError(
-                "a surrogate built with outcome_transform=Standardize(m)",
-                type(old).__name__,
-                "Rebuild it with one.",
+                "a surrogate built with outcome_transform=Standardize(m), whose state can be "
+                "re-expressed in other units",
+                f"{type(self).__name__} with {type(old).__name__}",
+                "Rebuild it with one, or from the data.",
             )
         units.check_outcomes(Y)
         new = units.frozen_transform(Standardize(m=self.num_outputs), Y.to(self._like.device))
         shift, factor = units.change_of_units(old.state_dict(), new.state_dict(), self._like)
-        state = self._rescale(self.state, shift, factor)
+        state = state.rescaled(shift, factor, self.noise_mode != "learned")
         self._lock.on_failure(partial(setattr, self, "outcome_transform", old))
         self.outcome_transform = new
         self._replace(state=state, noise_sum=stream.noise_sum / factor.square())
@@ -479,8 +471,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             InputError: for any other factor.
             UnsupportedError: if the family's state is not a sum over observations.
         """
-        number = isinstance(factor, Real) and not isinstance(factor, bool)
-        if not number or not 0.0 < float(factor) <= 1.0:
+        if not is_number(factor, 0.0, 1.0) or not factor:
             raise InputError(
                 "a factor above 0 and at most 1",
                 repr(factor),

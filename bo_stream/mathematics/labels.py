@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from botorch.utils.sampling import draw_sobol_normal_samples
 from torch import Tensor
 
-from bo_stream.errors import DtypeError, InputError, ShapeError
+from bo_stream.errors import DtypeError, InputError, ShapeError, is_number
 
 __all__ = [
     "Label",
@@ -114,12 +113,10 @@ class LabelTargets:
     alpha_epsilon: float
 
     def __post_init__(self) -> None:
-        value: Any = self.alpha_epsilon
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not number or not 1e-300 <= float(value) <= 1e6:
+        if not is_number(self.alpha_epsilon, 1e-300, 1e6):
             raise InputError(
                 "an alpha_epsilon above 0 (from 1e-300 to 1e6)",
-                repr(value),
+                repr(self.alpha_epsilon),
                 "0.01 suits most problems; choose it by cross-validation.",
             )
 

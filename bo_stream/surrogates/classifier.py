@@ -21,7 +21,7 @@ from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.stream import FitMemory, StateLock, all_or_nothing
 from bo_stream.base.streaming_gp import CompositeModel, StreamingGP
 from bo_stream.base.units import columns_of
-from bo_stream.errors import InputError, StateError, UnsupportedError
+from bo_stream.errors import InputError, StateError, UnsupportedError, whole_number
 from bo_stream.mathematics.labels import (
     Label,
     LabelTargets,
@@ -309,8 +309,7 @@ class DirichletClassifier(CompositeModel):
         Means over quasi-random draws of the latent values, which are the same at every call. O(n C
         num_samples) beyond the posterior.
         """
-        if type(num_samples) is not int or num_samples < 1:
-            raise InputError("num_samples >= 1", repr(num_samples), "512 is plenty.")
+        whole_number("num_samples", num_samples, 1)
         self.model.transformed(X)  # or refuse
         chunks = X.split(max(1, AT_ONCE // (num_samples * self.num_outputs)), -2)
         with torch.no_grad():

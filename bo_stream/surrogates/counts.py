@@ -387,10 +387,12 @@ class CountGP(CompositeModel):
         moved, model, kind = 0.0, self.model, self.likelihood
         for _ in range(sweeps if len(self.counts.contents.held) else 0):
             held, nugget = self.counts.contents.held, self.counts.contents.nugget
-            m, v, prior = self._moments(held)
+            m, v = self._marginals(held.X)
             if learns:
                 nugget = kind.next_nugget(nugget, m, v, held.target, held.D, held.y, held.size)
-            held, moved = held.refreshed(kind, m, v, prior, nugget)
+            l1, l2 = kind.sites(*self._moments(held, m, v, nugget))
+            moved = float(((l1 - held.l1 - (l2 - held.l2) * m).abs() * v.sqrt()).max())
+            held = replace(held, l1=l1, l2=l2, D=1.0 / l2 + kind.sized(held.size, nugget)[1])
             self._change(held=held, nugget=nugget)
             kept = self._kept()
             model._replace(state=kept.state, count=kept.count, noise_sum=kept.noise_sum)
@@ -452,14 +454,26 @@ class CountGP(CompositeModel):
         v = torch.cat([part.variance()[0] for part in parts]).clamp_min(LEAST_VARIANCE)
         return torch.cat([part.mean[0] for part in parts]), v
 
-    def _moments(self, held: Outcomes) -> tuple[Tensor, Tensor, Tensor]:
-        """Means, variances and prior variances of f at held points."""
+    def _moments(
+        self, held: Outcomes, m: Tensor, v: Tensor, nugget: Tensor
+    ) -> tuple[Moments, Moments, Tensor, Tensor]:
+        """Moments of g with and without its site (MATHS 11.1), outcomes and their sizes.
+
+        Args:
+            held: The outcomes.
+            m: Posterior means of f at their points.
+            v: Posterior variances.
+            nugget: The variance of the nugget, 0-dim.
+        """
         prior = cast(Tensor, self.model.covar_module(held.X, diag=True)).detach().double()
-        return *self._marginals(held.X), prior.reshape(-1)
+        widest, (size, extra) = SLACK * prior.reshape(-1), self.likelihood.sized(held.size, nugget)
+        mean, variance = cavities(m, v, held.target / held.D, 1.0 / held.D, widest)
+        return (m, v), (mean, variance + extra), held.y, size
 
     def _corrections(self, held: Outcomes) -> Tensor:
         """What held outcomes add to the evidence of their targets, 0-dim."""
-        return held.corrections(self.likelihood, *self._moments(held), self.counts.contents.nugget)
+        moments = self._moments(held, *self._marginals(held.X), self.counts.contents.nugget)
+        return self.likelihood.corrections(*moments, Sites(held.l1, held.l2)).sum()
 
     # -- predictions of outcomes -----------------------------------------------------------------
 
@@ -534,8 +548,7 @@ class CountGP(CompositeModel):
         information = expected(lambda g: kind.information(g, size), mean, variance)
         return (1.0 / information + extra).unsqueeze(-1)
 
-    def _noise_at(self, X: Tensor) -> Tensor:
-        return self.future_noise(X)
+    _noise_at = future_noise
 
     def response_weights(self, X: Tensor) -> Tensor:
         """Squared mean slopes of the response in f at ``n x d`` raw points, ``n`` (MATHS 11.6).
@@ -630,40 +643,6 @@ class Outcomes:
     def __add__(self, other: Outcomes) -> Self:
         theirs = vars(other)
         return replace(self, **{k: torch.cat([v, theirs[k]]) for k, v in vars(self).items()})
-
-    def _moments(
-        self, kind: Likelihood, m: Tensor, v: Tensor, prior: Tensor, nugget: Tensor
-    ) -> tuple[Moments, Moments, Tensor, Tensor]:
-        """Moments of g with and without its site (MATHS 11.1), outcomes and their sizes."""
-        size, extra = kind.sized(self.size, nugget)
-        mean, variance = cavities(m, v, self.target / self.D, 1.0 / self.D, SLACK * prior)
-        return (m, v), (mean, variance + extra), self.y, size
-
-    def refreshed(
-        self, kind: Likelihood, m: Tensor, v: Tensor, prior: Tensor, nugget: Tensor
-    ) -> tuple[Self, float]:
-        """The outcomes with new sites, and the largest move of a mean, in standard deviations.
-
-        Args:
-            kind: The likelihood of the outcomes.
-            m: Posterior means of f at the points, ``h``.
-            v: Posterior variances, ``h``.
-            prior: Prior variances, ``h``.
-            nugget: The variance of the nugget, 0-dim.
-        """
-        l1, l2 = kind.sites(*self._moments(kind, m, v, prior, nugget))
-        moved = (l1 - self.l1 - (l2 - self.l2) * m).abs() * v.sqrt()
-        _, extra = kind.sized(self.size, nugget)
-        return replace(self, l1=l1, l2=l2, D=1.0 / l2 + extra), float(moved.max())
-
-    def corrections(
-        self, kind: Likelihood, m: Tensor, v: Tensor, prior: Tensor, nugget: Tensor
-    ) -> Tensor:
-        """What outcomes add to the evidence of the targets as Gaussian data, 0-dim; the arguments
-        are those of `refreshed`.
-        """
-        moments = self._moments(kind, m, v, prior, nugget)
-        return kind.corrections(*moments, Sites(self.l1, self.l2)).sum()
 
 
 @dataclass(frozen=True)

