@@ -86,8 +86,10 @@ def draw_sizes(
     y: str = "points",
     label: str = "number of inducing points",
     title: Callable[[Any, Any], str] = lambda dim, scenario: f"{scenario}, {dim}-D",
+    x: str = "batch",
 ) -> None:
-    """Draw inducing points (or ``y``, which ``label`` describes) by ``batch``.
+    """Draw inducing points (or ``y``, which ``label`` describes) by ``batch``, or ``y`` by
+    ``points``, of which there is one a ``batch``.
 
     A panel for each ``dim`` and ``scenario``, a curve for each ``policy``, bands over ``seed``.
     """
@@ -102,8 +104,9 @@ def draw_sizes(
     for ax, ((dim, name), part) in zip(panels.flat, streams, strict=False):
         for k, (policy, runs) in enumerate(part.groupby("policy", sort=False)):
             steps = runs.rename(columns={"batch": "step"})
-            counts.append(draw_band(ax, steps, y, "step", str(policy), k)[1])
-        ax.set(title=title(dim, name), xlabel="batch")
+            along = "step" if x == "batch" else x
+            counts.append(draw_band(ax, steps, y, along, str(policy), k)[1])
+        ax.set(title=title(dim, name), xlabel="number of inducing points" if x == "points" else x)
         ax.xaxis.get_major_locator().set_params(integer=True)
         if (part[y] >= 0).all():
             ax.set_ylim(0.0, 1.06 * float(part[y].max()))

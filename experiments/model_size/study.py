@@ -38,14 +38,19 @@ PICTURES = {
     "rmse": "test RMSE (standard deviations)",
     "nlpd": "test NLPD (nats)",
 }
-"""Columns drawn, and what they are."""
+"""Columns drawn by batch, and what they are."""
+EXCESS = {"excess_percent": "excess error (%)", "excess_nats": "excess NLPD (nats)"}
+"""Columns drawn by the number of points, and what they are."""
+FULL = "a GP on all rows at once"
 
 Reference = ExactGP | OnlineSGPR
+Row = dict[str, float]
 
 
 @dataclass(frozen=True)
 class SizeRun:
-    """One split of a table, in the ``batches`` of its entry, under one growth policy.
+    """One split of a table: in the ``batches`` of its entry under one growth policy or, without a
+    policy, all rows at once, for a GP that all policies are compared with.
 
     ``name`` and ``policy`` are what table and policy are called in tables, ``files`` what both are
     in names of files; ``c`` is the recipe.
@@ -53,7 +58,7 @@ class SizeRun:
 
     table: dict[str, Any]
     name: str
-    growth: dict[str, Any]
+    growth: dict[str, Any] | None
     policy: str
     files: str
     seed: int
@@ -65,32 +70,20 @@ class SizeRun:
         return f"{self.files}_{self.seed}"
 
     def execute(self, folder: Path) -> None:
-        """Stream it; write a row a batch, and in the JSON how it compares in the end.
-
-        The excess error is how much of the way back from the full GP's error to that of the mean a
-        stream goes.
-        """
+        """Write a row a batch, and in the JSON what is left in the end."""
         split = TableSplit.sorted(*rows_of(self.table), self.c["share"], self.seed)
-        model, streamed = stream(split, self.table["batches"], self.growth, self.c)
-        full, kind = reference(split, self.c)
-        (rmse, nlpd), (rmse_full, nlpd_full) = errors(split, model), errors(split, full)
-        rmse_mean = errors(split, None)[0]
-        result = {
-            "table": self.name,
-            "policy": self.policy,
-            "split": self.seed,
-            "points": len(model.inducing_points),
-            "rmse": rmse,
-            "rmse_full": rmse_full,
-            "rmse_mean": rmse_mean,
-            "excess_%": 100.0 * (rmse - rmse_full) / (rmse_mean - rmse_full),
-            "nlpd": nlpd,
-            "nlpd_full": nlpd_full,
-            "full": kind,
-        }
+        if self.growth is None:
+            rows = [at_once(split, self.c)]
+        else:
+            rows = stream(split, self.table["batches"], self.growth, self.c)
+        growth = self.growth or {"name": FULL}
+        result = {"table": self.name, "policy": self.policy, "split": self.seed}
+        result |= {key: rows[-1][key] for key in ("points", "rmse", "nlpd")}
+        result |= {"rmse_mean": errors(split, None)[0], "seconds": sum(r["seconds"] for r in rows)}
+        result["kind"] = growth["name"]
+        result["setting"] = next((v for v in growth.values() if not isinstance(v, str)), None)
         facts = {"dim": split.X.shape[1], "scenario": self.name, "seed": self.seed}
-        facts |= {"policy": self.policy, "rmse_full": rmse_full, "nlpd_full": nlpd_full}
-        frame = pd.DataFrame([facts | row for row in streamed])
+        frame = pd.DataFrame([facts | {"policy": self.policy} | row for row in rows])
         about = {"result": result, "dtype": str(split.X.dtype), "config": self.c}
         write_table(frame, folder / f"{self.stem}.csv", about)
 
@@ -124,18 +117,16 @@ def modules(split: TableSplit, c: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def stream(
-    split: TableSplit, batches: int, growth: dict[str, Any], c: dict[str, Any]
-) -> tuple[OnlineSGPR, list[dict[str, float]]]:
-    """The surrogate after all batches, and a row for each.
+def stream(split: TableSplit, batches: int, growth: dict[str, Any], c: dict[str, Any]) -> list[Row]:
+    """A row for each batch.
 
-    A row has the number of inducing points, the processor time of the batch, and ``rmse`` and
+    It has the number of inducing points, the processor time of the batch, and ``rmse`` and
     ``nlpd`` of the test rows, whose scoring is outside of that time. Rows come sorted by the first
     input and test rows are from all over the table: until the last batch some lie where the stream
     has not been yet, and errors are large.
     """
     parts = list(zip(split.X.chunk(batches), split.Y.chunk(batches), strict=True))
-    streamed = []
+    streamed = list[Row]()
     start = time.process_time()
     model = OnlineSGPR(*parts[0], growth=growth, **modules(split, c))
     model.fit()
@@ -146,24 +137,34 @@ def stream(
         seconds = time.process_time() - start
         M, (rmse, nlpd) = len(model.inducing_points), errors(split, model)
         streamed.append({"batch": i, "points": M, "seconds": seconds, "rmse": rmse, "nlpd": nlpd})
-    return model, streamed
+    return streamed
 
 
-def reference(split: TableSplit, c: dict[str, Any]) -> tuple[Reference, str]:
-    """A GP fitted to all training rows at once, and its name."""
-    r, kw = c["reference"], modules(split, c)
-    model: Reference
-    if len(split.X) <= r["exact"]:
-        model, name = ExactGP(split.X, split.Y, **kw), "exact GP"
-    else:
-        model = OnlineSGPR(split.X, split.Y, growth=FixedSize(r["points"]), **kw)
-        name = f"batch SGPR, {r['points']} points"
+def at_once(split: TableSplit, c: dict[str, Any]) -> Row:
+    """A row, as of a stream, for a GP on all training rows at once.
+
+    Its hyperparameters have the largest exact evidence of at most ``rows`` rows, evenly spread. It
+    is exact for at most ``exact`` rows, else batch SGPR with ``points`` points.
+    """
+    start, r, kw = time.process_time(), c["reference"], modules(split, c)
+    every = -(-len(split.X) // r["rows"])
+    model: Reference = ExactGP(split.X[::every], split.Y[::every], **kw)
     model.fit(r["evaluations"])
-    return model, name
+    if every > 1:
+        learned = ("covar_module", "likelihood", "mean_module")
+        kw |= {name: getattr(model, name) for name in learned}
+        if len(split.X) <= r["exact"]:
+            model = ExactGP(split.X, split.Y, **kw)
+        else:
+            model = OnlineSGPR(split.X, split.Y, growth=FixedSize(r["points"]), **kw)
+    seconds, (rmse, nlpd) = time.process_time() - start, errors(split, model)
+    points = len(model.inducing_points) if isinstance(model, OnlineSGPR) else len(split.X)
+    return {"batch": 0, "points": points, "seconds": seconds, "rmse": rmse, "nlpd": nlpd}
 
 
 def plan(c: dict[str, Any], smoke: bool = False) -> list[SizeRun]:
-    """A run for each table, growth policy and split of a configuration.
+    """A run for each table, growth policy and split of a configuration, and for each table and
+    split a GP on all rows.
 
     See ``experiments/configs/model_size.toml``. Lists stand for several targets or options.
 
@@ -181,28 +182,47 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[SizeRun]:
     for entry in growth:
         checked_policy(without(entry, ["label"]))
     recipe = {k: v for k, v in c.items() if k not in ("table", "growth", "splits", "output", TAKES)}
-    policies = list(zip(growth, labels, files, strict=True))
+    plain = [without(entry, ["label"]) for entry in growth]
+    policies = list(zip([None, *plain], [FULL, *labels], ["all", *files], strict=True))
     return [
-        SizeRun(entry, name, without(one, ["label"]), label, f"{title}_{file}", seed, recipe)
+        SizeRun(entry, name, one, label, f"{title}_{file}", seed, recipe)
         for (entry, name, title), (one, label, file), seed in product(read, policies, c["splits"])
     ]
 
 
 def report(c: dict[str, Any], done: Sequence[tuple[SizeRun, pd.DataFrame]], folder: Path) -> None:
-    """Tables and pictures of the runs that are done."""
+    """Tables and pictures of the runs that are done.
+
+    The excess error is how much of the way back from the full GP's error to that of the mean a
+    stream goes, the excess NLPD the difference to the full GP's.
+    """
     about = [json.loads((folder / f"{run.stem}.json").read_text()) for run, _ in done]
     results = pd.DataFrame([each["result"] for each in about])
-    batches = pd.concat([table for _, table in done], ignore_index=True)
+    full = results[results["policy"] == FULL].set_index(["table", "split"])
+    results = results.join(full[["rmse", "nlpd"]], on=["table", "split"], rsuffix="_full")
+    most = results["rmse_mean"] - results["rmse_full"]
+    results["excess_percent"] = 100.0 * (results["rmse"] - results["rmse_full"]) / most
+    results["excess_nats"] = results["nlpd"] - results["nlpd_full"]
     grouped = results.groupby(["table", "policy"], sort=False)
     means = grouped.mean(numeric_only=True).drop(columns="split")
+    means.insert(0, "splits", grouped.size())
     results.to_csv(folder / "splits.csv", index=False)
     means.to_csv(folder / "means.csv")
+    say("\n" + results.round(4).to_string(index=False) + "\n\n" + means.round(4).to_string())
+    rows = pd.concat([table for _, table in done], ignore_index=True)
+    one = rows["policy"] == FULL
+    batches, whole = rows[~one], rows[one].drop(columns="batch")
+    if not len(batches):
+        return
     batches.to_csv(folder / "batches.csv", index=False)
-    full_errors = {y: batches[f"{y}_full"] for y in ("rmse", "nlpd")}
-    at_once = batches.assign(policy="a GP on all rows at once", **full_errors)
-    at_once = at_once.drop_duplicates(["scenario", "seed", "batch"])
+    places = batches[["scenario", "seed", "batch"]].drop_duplicates()
     for y, label in PICTURES.items():
-        shown = pd.concat([batches, at_once]) if y in full_errors else batches
+        compared = y in ("rmse", "nlpd")
+        shown = pd.concat([batches, whole.merge(places)]) if compared else batches
         path, title = folder / f"{y}.png", lambda dim, name: f"{name}, {dim} inputs"
         draw_sizes(shown, path, y, label, title)
-    say("\n" + results.round(4).to_string(index=False) + "\n\n" + means.round(4).to_string())
+    drawn = {"table": "scenario", "split": "seed", "setting": "batch"}
+    swept = results[results["kind"] != FULL].drop(columns="policy").rename(columns=drawn)
+    swept = swept.assign(policy=swept["kind"], dim=0).dropna(subset=[*EXCESS, "batch"])
+    for y, label in EXCESS.items() if len(swept) else ():
+        draw_sizes(swept, folder / f"{y}.png", y, label, lambda _, name: name, "points")
