@@ -29,6 +29,7 @@ RUNS = {
     "decoupled_arm*": "decoupled arm {}",
     "decoupled_stream": "decoupled stream {}",
     "schools": "counts.schools {}",
+    "toys": "growth.toys {}",
     "stream_*": "stream_regression {}",
     "classes": "stream_classification {}",
     **dict.fromkeys(("classics", "demo", "large", "lander", "noisy"), "comparison {}"),

@@ -190,6 +190,18 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[SizeRun]:
     ]
 
 
+def beside(means: pd.DataFrame, own: str, excess: str, how: str) -> pd.DataFrame:
+    """Tables beside each other, a row a policy: points and what is in excess, as text; ``own`` of
+    the GP on all rows, and how many splits have that.
+    """
+    points, over = means["points"].map("{:.0f}".format), means[excess].map(f"{{:{how}}}".format)
+    text = (points + ": " + over).unstack("policy")
+    full = means.query("policy == @FULL").droplevel("policy")
+    text[FULL], text["splits"] = full[own].map("{:.3f}".format), full["splits"].map(str)
+    policies = [*means.index.unique("policy").difference([FULL], sort=False), FULL, "splits"]
+    return text.reindex(means.index.unique("table"))[policies].astype(object).fillna("-").T
+
+
 def report(c: dict[str, Any], done: Sequence[tuple[SizeRun, pd.DataFrame]], folder: Path) -> None:
     """Tables and pictures of the runs that are done.
 
@@ -199,7 +211,7 @@ def report(c: dict[str, Any], done: Sequence[tuple[SizeRun, pd.DataFrame]], fold
     about = [json.loads((folder / f"{run.stem}.json").read_text()) for run, _ in done]
     results = pd.DataFrame([each["result"] for each in about])
     full = results[results["policy"] == FULL].set_index(["table", "split"])
-    results = results.join(full[["rmse", "nlpd"]], on=["table", "split"], rsuffix="_full")
+    results = results.join(full[["rmse", "nlpd"]].add_suffix("_full"), on=["table", "split"])
     most = results["rmse_mean"] - results["rmse_full"]
     results["excess_percent"] = 100.0 * (results["rmse"] - results["rmse_full"]) / most
     results["excess_nats"] = results["nlpd"] - results["nlpd_full"]
@@ -208,6 +220,8 @@ def report(c: dict[str, Any], done: Sequence[tuple[SizeRun, pd.DataFrame]], fold
     means.insert(0, "splits", grouped.size())
     results.to_csv(folder / "splits.csv", index=False)
     means.to_csv(folder / "means.csv")
+    beside(means, "rmse", "excess_percent", "z.1f").to_csv(folder / "error.csv")
+    beside(means, "nlpd", "excess_nats", "z.2f").to_csv(folder / "density.csv")
     say("\n" + results.round(4).to_string(index=False) + "\n\n" + means.round(4).to_string())
     rows = pd.concat([table for _, table in done], ignore_index=True)
     one = rows["policy"] == FULL

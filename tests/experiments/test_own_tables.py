@@ -8,7 +8,7 @@ import torch
 import typer
 
 from experiments.common.command import CONFIGS, parsed
-from experiments.common.data import rows_of, waves
+from experiments.common.data import TableSplit, rows_of, waves
 from experiments.common.study import tables
 from experiments.growth.__main__ import ratios, tuned
 from experiments.growth.scenarios import stream
@@ -52,16 +52,39 @@ def test_the_size_of_a_model_by_policy(own: str, tmp_path: Path) -> None:
     c |= {"table": [{"name": own, "target": "y", "inputs": ["a", "b"], "batches": 2}]}
     c |= {"growth": [{"name": "OIPS", "rho": [0.5, 0.9]}, {"name": "VIPS", "label": "ours"}]}
     runs = model_size.plan(c)
-    assert [run.policy for run in runs] == ["OIPS, rho 0.5", "OIPS, rho 0.9", "ours"]
+    full = model_size.FULL
+    assert [run.policy for run in runs] == [full, "OIPS, rho 0.5", "OIPS, rho 0.9", "ours"]
     done = []
-    for run in runs[:2]:
+    for run in runs[:3]:
         run.execute(tmp_path)
         done.append((run, pd.read_csv(tmp_path / f"{run.stem}.csv")))
     model_size.report(c, done, tmp_path)
-    means = pd.read_csv(tmp_path / "means.csv").set_index("policy")["points"]
-    assert means["OIPS, rho 0.5"] < means["OIPS, rho 0.9"]
+    means = pd.read_csv(tmp_path / "means.csv").set_index("policy")
+    few, many, whole = (means.loc[run.policy] for run in (*runs[1:3], runs[0]))
+    assert few["points"] < many["points"] < whole["points"] == 72
+    share = (few["rmse"] - whole["rmse"]) / (whole["rmse_mean"] - whole["rmse"])
+    assert few["excess_percent"] == pytest.approx(100.0 * share) and whole["excess_nats"] == 0.0
+    text = pd.read_csv(tmp_path / "error.csv", dtype=str).set_index("policy")["own"]
+    assert text["OIPS, rho 0.5"] == f"{few['points']:.0f}: {few['excess_percent']:.1f}"
+    assert text["splits"] == "1" and text[full] == f"{whole['rmse']:.3f}"
+    assert all((tmp_path / f"{name}.png").is_file() for name in (*model_size.EXCESS, "rmse"))
+    model_size.report(c, done[1:], tmp_path)  # nothing to be compared with so far
+    assert pd.read_csv(tmp_path / "means.csv")["excess_nats"].isna().all()
     with pytest.raises(typer.BadParameter, match="table own needs batches"):
         model_size.plan(c | {"table": [{"name": own, "target": "y", "inputs": ["a", "b"]}]})
+
+
+def test_the_gp_on_all_rows_of_a_larger_table(own: str) -> None:
+    c = parsed(CONFIGS / "model_size.toml")
+    split = TableSplit.sorted(*rows_of({"name": own, "target": "y", "inputs": ["a", "b"]}), 0.9, 0)
+
+    def error(**reference: int) -> tuple[float, float]:
+        row = model_size.at_once(split, c | {"reference": c["reference"] | reference})
+        return row["points"], row["rmse"]
+
+    exact, sparse = error(rows=40), error(rows=40, exact=60, points=72)
+    assert exact[0] == 72 >= sparse[0] > 40 and exact[1] == pytest.approx(sparse[1], rel=1e-3)
+    assert error(rows=40, exact=60, points=5)[1] > error(rows=72)[1]
 
 
 def test_policies_are_tuned_to_the_first() -> None:
