@@ -414,7 +414,7 @@ class Campaign:
 
         def enqueued(history: TrialHistory) -> Event:
             trials = read_new_trials(frame, self.space, history)
-            return asked_event(history, trials, None, ENQUEUED)
+            return asked_event(trials, ENQUEUED, {"taken": 0})
 
         event = self._record(enqueued)
         return self._asked([row[0] for row in event["trials"]])
@@ -830,7 +830,8 @@ class Campaign:
         self.state.sync()
         before = self.ledger.history
         enqueued = before.enqueued[:q]
-        proposal, count = None, q - len(enqueued)
+        count = q - len(enqueued)
+        new, chosen = list[Trial](), {"taken": 0}
         if count:
             limit = self.budget if budget is None else budget
             count = int(min(count, _left(limit, before)))
@@ -842,16 +843,17 @@ class Campaign:
                 )
         if count:
             self.state.update(count)
-            proposal = self.state.propose(count)
+            new, chosen = self.state.propose(count)
+        trials = [*enqueued, *new]
 
         def asked(history: TrialHistory) -> Event | None:
             if _overtaken(before, history, enqueued):
                 return None
-            return asked_event(history, enqueued, proposal, by)
+            return asked_event(trials, by, chosen)
 
         if not self._record(asked):
             return None
-        return [*(trial.id for trial in enqueued), *before.next_ids(count)]
+        return [trial.id for trial in trials]
 
     def _asked(self, ids: Iterable[int]) -> pd.DataFrame:
         """Trials as a frame, after the callbacks were called with them."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bo_stream.campaign.engine import Engine
-from bo_stream.campaign.history import Decision, Entry, NewTrials, Trial, TrialHistory
+from bo_stream.campaign.history import Decision, Entry, Event, Trial, TrialHistory
 from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.outcome import Observations, Outcome
 from bo_stream.campaign.settings import Settings
@@ -73,7 +73,7 @@ class CampaignState:
 
     # -- proposing -------------------------------------------------------------------------------
 
-    def propose(self, q: int) -> NewTrials:
+    def propose(self, q: int) -> tuple[list[Trial], Event]:
         """The next trials: points chosen ahead while there are enough, otherwise a new choice.
 
         They are the same ones for the same state. After a fit there is a new choice, too.
@@ -81,12 +81,15 @@ class CampaignState:
         Args:
             q: Number of trials.
 
+        Returns:
+            The trials, and how they were chosen; see `bo_stream.campaign.history.asked_event`.
+
         Raises:
             InputError: if a pool has fewer places left.
         """
         history, engine, space = self.history, self.engine, self.settings.space
         if len(history.ahead) >= q and engine.fitted <= history.chosen_at:
-            return NewTrials(np.array(history.ahead[:q], dtype=np.float64), None, taken=q)
+            return history.new_trials(history.ahead[:q]), {"taken": q}
         free = self.free_places
         if engine.settings.exact and isinstance(space, Pool):
             told = {t.place for t in history.trials if t.status == "told"}
@@ -107,12 +110,15 @@ class CampaignState:
                 asked=sum(trial.ask is not None for trial in history.trials),
             )
             found = engine.propose(view, q)
-        decision = Decision(found.name, found.why) if found.name else None
+        chosen: Event = {"ahead": []}
+        if found.name and history.decision != Decision(found.name, found.why):
+            chosen["decision"] = [found.name, found.why]
         if isinstance(space, Pool):
             rows = [int(free[i]) for i in found.points]
-            return NewTrials(space.place_values[rows], rows, np.empty((0, space.dim)), 0, decision)
-        ahead = found.points[:0] if found.ahead is None else found.ahead
-        return NewTrials(space.decode(found.points), None, space.decode(ahead), 0, decision)
+            return history.new_trials(space.place_values[rows].tolist(), rows), chosen
+        if found.ahead is not None:
+            chosen["ahead"] = list(map(tuple, space.decode(found.ahead).tolist()))
+        return history.new_trials(space.decode(found.points).tolist()), chosen
 
     @property
     def free_places(self) -> Tensor:

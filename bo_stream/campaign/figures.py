@@ -255,8 +255,7 @@ def _told(ledger: Ledger) -> pd.DataFrame:
     Raises:
         StateError: if there is none.
     """
-    trials = in_unit(ledger.settings, found.trials(ledger))
-    told = trials[trials["status"] == "told"]
+    told = in_unit(ledger.settings, found.told(ledger))
     if not len(told):
         raise StateError("a campaign with outcomes", f"none in {ledger.name!r}", "Tell some.")
     return told

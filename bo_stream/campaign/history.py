@@ -18,12 +18,10 @@ Each has the time ``at`` which it was stored, in seconds.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import Any, Literal, NamedTuple, Self
-
-import numpy as np
 
 from bo_stream.errors import StateError
 
@@ -34,7 +32,6 @@ __all__ = [
     "Event",
     "Log",
     "Points",
-    "NewTrials",
     "Status",
     "Trial",
     "TrialHistory",
@@ -235,9 +232,12 @@ class TrialHistory:
         """Number of the latest event that changed earlier outcomes; 0 if there is none."""
         return max(log.revision for log in self.logs.values())
 
-    def next_ids(self, count: int) -> range:
-        """Ids for new trials."""
-        return range(len(self.trials), len(self.trials) + count)
+    def new_trials(
+        self, inputs: Iterable[Iterable[float]], places: Iterable[int | None] = repeat(None)
+    ) -> list[Trial]:
+        """New trials at these inputs, which are those of the places in a pool."""
+        rows = enumerate(zip(inputs, places, strict=False), len(self.trials))
+        return [Trial(id, tuple(x), place) for id, (x, place) in rows]
 
     # -- one method for each kind of event -------------------------------------------------------
 
@@ -352,54 +352,21 @@ def _by_column(event: Event, column: str) -> Event:
     return {**event, "outcomes": event.get("parts", {column: only})}
 
 
-class NewTrials(NamedTuple):
-    """New trials.
-
-    Attributes:
-        inputs: Inputs in the user's units, ``q x d``.
-        places: Their rows of the pool, in a pool.
-        ahead: Points chosen for later calls of `ask`, in place of those of before; None: these
-            stay.
-        taken: Without ``ahead``: number of the points chosen ahead that are among the new trials.
-        decision: Which acquisition function chose them, where that is a choice.
-    """
-
-    inputs: np.ndarray
-    places: list[int] | None
-    ahead: np.ndarray | None = None
-    taken: int = 0
-    decision: Decision | None = None
-
-
-def asked_event(
-    history: TrialHistory, enqueued: Sequence[Trial], new: NewTrials | None, by: str | None
-) -> Event:
+def asked_event(trials: Iterable[Trial], by: str | None, chosen: Event) -> Event:
     """The event of proposing trials.
 
     Args:
-        history: All trials before the event.
-        enqueued: Trials of the user's choice, which come first.
-        new: New trials.
+        trials: Earlier ones that were enqueued, and new ones.
         by: Identifier of the program that evaluates them.
+        chosen: How they were chosen: the number ``taken`` of the points chosen ahead, or those that
+            are chosen ``ahead`` for later calls of `ask` in place of these, and the ``decision`` if
+            another acquisition function chose them.
     """
-    rows: list[Any] = [[trial.id, trial.place, trial.inputs] for trial in enqueued]
-    event: Event = {"kind": "asked", "trials": rows, "by": by}
-    if new is None:
-        return {**event, "taken": 0}
-    places = [None] * len(new.inputs) if new.places is None else new.places
-    rows += zip(history.next_ids(len(places)), places, _rows(new.inputs), strict=True)
-    event |= {"taken": new.taken} if new.ahead is None else {"ahead": _rows(new.ahead)}
-    if new.decision is not None and new.decision != history.decision:
-        event["decision"] = list(new.decision)
-    return event
+    rows = [(trial.id, trial.place, trial.inputs) for trial in trials]
+    return {"kind": "asked", "trials": rows, "by": by, **chosen}
 
 
 def changed_ids(event: Event) -> list[int]:
     """Ids of the trials that an event tells, amends, fails or withdraws."""
     rows = chain(event.get("reasons", ()), *event.get("outcomes", {}).values())
     return list(dict.fromkeys(row[0] for row in rows))
-
-
-def _rows(inputs: np.ndarray) -> list[tuple[float, ...]]:
-    """Rows as tuples of numbers, which the garbage collector need not look into."""
-    return list(map(tuple, inputs.tolist()))

@@ -11,6 +11,7 @@ import io
 import shlex
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -135,6 +136,7 @@ def start(args: list[str]) -> None:
         args: Arguments after the program's name.
     """
     gc.set_threshold(RARELY)
+    warnings.showwarning = _print_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a console may lack characters of names
             stream.reconfigure(errors="replace")
@@ -154,6 +156,10 @@ def start(args: list[str]) -> None:
         gc.freeze()  # otherwise the interpreter looks for garbage for a second before it ends
 
 
+def _print_warning(message: Warning | str, *where: Any, **more: Any) -> None:
+    print(" ".join(f"Warning: {message}".split()), file=sys.stderr, flush=True)
+
+
 def _line(error: Exception) -> str | None:
     """The message of an expected error in one line; None for any other error."""
     if isinstance(error, OSError) or type(error).__module__.startswith("bo_stream."):
@@ -170,11 +176,9 @@ def init(
     file: Annotated[Path, typer.Argument(help="The TOML to write.")] = Path("campaign.toml"),
 ) -> None:
     """Write a commented TOML to start from."""
-    try:
-        with file.open("x", encoding="utf-8") as out:
-            out.write(TEMPLATE.read_text(encoding="utf-8"))
-    except FileExistsError as error:
-        raise ConfigError(f"{file} exists already. Choose another name.") from error
+    if file.exists():
+        raise ConfigError(f"{file} exists already. Choose another name.")
+    file.write_text(TEMPLATE.read_text(encoding="utf-8"), encoding="utf-8")
     print(f"Wrote {file}. Edit it, then: bo-stream run {file}")
     print(f"To measure by hand: bo-stream suggest {file} -q 3 --csv next.csv")
 
@@ -318,10 +322,9 @@ def tell(
     before = cli.formatting.count_by_status(campaign.trials())
     said = cli.measurements.tell_rows(outcomes, campaign)
     found = cli.formatting.so_far(campaign)
-    said.append(f"Trials: {found['trials']} (before: {before}).")
+    print(*said, f"Trials: {found['trials']} (before: {before}).", sep="\n")
     if "best" in found:
-        said.append(f"Best: {found['best']}")
-    print("\n".join(said))
+        print(f"Best: {found['best']}")
 
 
 @app.command()
@@ -485,8 +488,7 @@ def check(where: Where) -> None:
 
     found = check_store(cli.loading.existing_store(where)[0])
     for one in found:
-        found_out = one.damage or "whole"
-        print(f"{one.name}: {one.events} events, {one.trials} trials, {found_out}")
+        print(f"{one.name}: {one.events} events, {one.trials} trials, {one.damage or 'whole'}")
     if any(one.damage for one in found):
         print("Restore the store from a copy, or recover it: sqlite3 FILE .recover")
         raise typer.Exit(DAMAGED)

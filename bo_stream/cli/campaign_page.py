@@ -10,7 +10,6 @@ import pandas as pd
 from bo_stream.campaign import figures
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.frames import inputs_frame
-from bo_stream.campaign.history import asked_event
 from bo_stream.campaign.outcomes.outcome import SPREADS
 from bo_stream.campaign.results import winsorised
 from bo_stream.campaign.space import Pool
@@ -83,10 +82,10 @@ def _following(campaign: Campaign) -> tuple[pd.DataFrame, str]:
     state.sync()
     state.update()
     try:
-        event = asked_event(state.history, (), state.propose(1), None)
+        new, _ = state.propose(1)
     except InputError as error:
         return pd.DataFrame(), str(error)
-    frame = inputs_frame([state.history.extended([event]).trials[-1]], campaign.space)
+    frame = inputs_frame(new, campaign.space)
     note = "This is the next trial that the campaign would propose now. It has not been asked for."
     if campaign.model is None:
         wanted = campaign.settings.initial

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,7 +238,6 @@ def create_or_continue(path: Path, callbacks: Sequence[Callback] = ()) -> Loaded
     Raises:
         ConfigError: naming line and key of a setting with which there can be no campaign.
     """
-    warnings.showwarning = _print_warning
     config = read_config(path)
     settings: dict[str, Any] = {name: getattr(config, name) for name in Choices.model_fields}
     if isinstance(config.outcome, str):  # a label
@@ -268,7 +265,6 @@ def load_campaign(
     Raises:
         ConfigError: if there is no such store, or several campaigns and no name.
     """
-    warnings.showwarning = _print_warning
     url, config = existing_store(where)
     store = open_store(url, readonly)
     names = [config.name] if config else store.names() if name is None else [name]
@@ -296,10 +292,6 @@ def existing_store(where: str) -> tuple[str, CampaignConfig | None]:
         remedy = create if config else "Correct the name of the store."
         raise ConfigError(f"There is no store {file}. {remedy}")
     return url, config
-
-
-def _print_warning(message: Warning | str, *where: Any, **more: Any) -> None:
-    print(" ".join(f"Warning: {message}".split()), file=sys.stderr, flush=True)
 
 
 def _space(config: CampaignConfig) -> Space:

@@ -62,12 +62,6 @@ class TomlDocument:
             key = key[:-1]
         return self.lines.get(key)
 
-    def error_at(self, key: Key, message: str) -> ConfigError:
-        """An error with any message that names a key and its line."""
-        line = self.line(key)
-        place = [str(self.path), *([] if line is None else [f"line {line}"]), ".".join(key)]
-        return ConfigError(f"{', '.join(part for part in place if part)}: {message}")
-
     @contextmanager
     def errors(self, *key: str) -> Iterator[None]:
         """Raise errors of the block as errors of the key that they are about, inside this one."""
@@ -77,7 +71,9 @@ class TomlDocument:
             about = (*key, *getattr(error, "key", ()))
             if not about and not isinstance(error, InputError):
                 raise
-            raise self.error_at(about, str(error)) from error
+            line = self.line(about)
+            place = [str(self.path), line and f"line {line}", ".".join(about)]
+            raise ConfigError(f"{', '.join(part for part in place if part)}: {error}") from error
 
 
 def read_document(path: Path) -> TomlDocument:

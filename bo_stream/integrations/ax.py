@@ -265,17 +265,14 @@ def _constraints(
     experiment: Experiment, varied: list[Varied], fixed: TParameterization
 ) -> list[str]:
     """The constraints on parameters, as texts about the inputs of the engine."""
-    names = {p.name: input_name(i) for i, p in enumerate(varied)}
+    inputs = {p.name: input_name(i) for i, p in enumerate(varied)}
+    values = {name: repr(value) for name, value in fixed.items()} | inputs
     texts = []
     for constraint in experiment.search_space.parameter_constraints:
-        bound, terms = float(constraint.bound), list[str]()
-        for name, weight in constraint.constraint_dict.items():
-            if name in names:
-                terms.append(f"{weight!r} * {names[name]}")
-            else:
-                bound -= weight * float(cast(float, fixed[name]))
-        if terms:
-            texts.append(f"{' + '.join(terms)} <= {bound!r}")
+        weights = constraint.constraint_dict
+        if inputs.keys() & weights.keys():
+            terms = [f"{weight!r} * {values[name]}" for name, weight in weights.items()]
+            texts.append(f"{' + '.join(terms)} <= {constraint.bound!r}")
     return texts
 
 
