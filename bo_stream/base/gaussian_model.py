@@ -65,7 +65,6 @@ from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import ExpandedProcess
 from bo_stream.mathematics.joint import Joint
-from bo_stream.mathematics.kernels import shortest_lengths
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
 
 __all__ = [
@@ -241,11 +240,14 @@ class PosteriorSnapshot:
         noise: Typical noise variance (``o``), transformed; None if the noise is known and none
             was seen.
         outcome_transform: How raw outcomes became those of the process, or None.
+        lengths: The kernel's shortest lengthscale along each of its inputs, infinite for none;
+            None for a process without an expansion.
     """
 
     process: PosteriorProcess
     noise: Tensor | None
     outcome_transform: OutcomeTransform | None
+    lengths: Array | None = None
 
     def of_outputs(self, outputs: list[int]) -> PosteriorSnapshot:
         """The same of some outputs."""
@@ -254,6 +256,7 @@ class PosteriorSnapshot:
             self.process.outputs(outputs),
             None if self.noise is None else self.noise[outputs],
             None if transform is None else transform.subset_output(outputs),
+            self.lengths,
         )
 
     def typical_noise(self) -> Tensor:
@@ -342,19 +345,15 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         outcomes = cast(Any, snapshot.outcome_transform)
         linear = outcomes is None or type(outcomes) is Standardize
         process = snapshot.process.expansion if linear else None
-        if process is None or inputs is None:
+        if process is None or inputs is None or snapshot.lengths is None:
             return None
         low, width = inputs
-        unit = process.functions.lengths(self._lengths()) * width
+        unit = process.functions.lengths(snapshot.lengths) * width
         if self.bounds is not None:
             lower, upper = self.bounds.double().numpy(force=True)
             unit = np.minimum(unit, upper - lower)
         about = (0.0, 1.0) if outcomes is None else (float(outcomes.means), float(outcomes.stdvs))
         return ExpandedProcess(process, unit, low, width, *about)
-
-    def _lengths(self) -> Array:
-        """The kernel's shortest lengthscale along each of its inputs, infinite for none."""
-        return shortest_lengths(self.covar_module, self._dim)
 
     def transformed(self, X: Tensor) -> Tensor:
         """Raw points ``batch x q x d``, checked, in transformed space, float64.
@@ -614,8 +613,7 @@ class ConditionedPosterior(GaussianModel):
         sizes = (parent._dim, parent.num_outputs if outputs is None else outputs)
         inputs, outcomes = getattr(parent, "input_transform", None), snapshot.outcome_transform
         super().__init__(sizes, parent._interface, parent.bounds, inputs, outcomes)
-        self._frozen, self._kept_lengths = snapshot, parent._lengths()
-        self.likelihood = parent.likelihood
+        self._frozen, self.likelihood = snapshot, parent.likelihood
         self.training = False
 
     @property
@@ -634,9 +632,6 @@ class ConditionedPosterior(GaussianModel):
 
     def _snapshot(self) -> PosteriorSnapshot:
         return self._frozen
-
-    def _lengths(self) -> Array:
-        return self._kept_lengths
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Cast the interface (BoTorch calls ``.to(X)`` freely); the process is not moved."""

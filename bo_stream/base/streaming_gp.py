@@ -78,7 +78,7 @@ from bo_stream.errors import (
     is_number,
 )
 from bo_stream.mathematics.autograd import lasting
-from bo_stream.mathematics.kernels import Prior
+from bo_stream.mathematics.kernels import Prior, shortest_lengths
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
 from bo_stream.mathematics.shapes import Rows
@@ -671,8 +671,11 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             process = self._conditioned(before[1].process, key.version.since(before[0].version))
         if process is None:
             process = self._build_process(self.state)
-        noise = self._noise_of_an_observation()
-        snapshot = PosteriorSnapshot(process, noise, self.outcome_map())
+        noise, lengths = (
+            self._noise_of_an_observation(),
+            shortest_lengths(self.covar_module, self._dim),
+        )
+        snapshot = PosteriorSnapshot(process, noise, self.outcome_map(), lengths)
         self._posterior.entry = key, snapshot
         return snapshot
 
@@ -947,7 +950,7 @@ class CompositeModel(checkpoint.Saveable, Model):
 
     def _streams(self) -> list[StreamingGP]:
         """All surrogates."""
-        return [self.model]
+        return [part for part in self.children() if isinstance(part, StreamingGP)]
 
     def _share_lock(self) -> None:
         for stream in self._streams():

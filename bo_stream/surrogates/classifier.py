@@ -138,9 +138,6 @@ class DirichletClassifier(CompositeModel):
         self._set("_seen", seen)
         self._share_lock()
 
-    def _streams(self) -> list[StreamingGP]:
-        return [self.model] if self.absent is None else [self.model, self.absent]
-
     def _widened(self, classes: Sequence[Label], what: str) -> StreamingGP:
         """A surrogate of these classes, with those that no label names: O(C m^2).
 

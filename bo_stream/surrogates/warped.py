@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 import torch
@@ -112,10 +112,6 @@ class OutcomeWarp(OutcomeTransform):
         return WarpedPosterior(
             cast(GPyTorchPosterior, posterior), lambda w: self.untransform(w, X=X)[0]
         )
-
-    def subset_output(self, idcs: list[int]) -> Self:
-        """The transform itself: there is one output."""
-        return self
 
 
 class WarpedPosterior(TransformedPosterior):
@@ -291,8 +287,7 @@ class WarpedGP(MaternGP[WarpedState]):
         own = Expansion.given(prior, X, (w - mean) / sd, noise)
         origin, one = np.zeros(self._dim), np.ones(self._dim)
         process = ExpandedProcess(own, scales, origin, one, mean, sd)
-        none = self.noise == "none" and self.noise_mode == "learned"
-        exact = none and bool(noise.max() < warps.FLOOR)
+        exact = self.noise == "none" and self.noise_mode == "learned" and noise.max() < warps.FLOOR
         return LatentProcess(process, w if exact else process.marginals(X)[0])
 
     def _moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
