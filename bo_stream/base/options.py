@@ -119,9 +119,10 @@ def publish_signature(family: type) -> None:
         try:
             given = signature.bind(*args, **keywords).arguments
         except TypeError as error:
-            known = ", ".join(signature.parameters)
+            known = ", ".join([*signature.parameters][1:])
+            got = str(error).removeprefix("got ")
             raise OptionError(
-                f"options of {family.__name__}: {known}", str(error), "Check the spelling."
+                f"options of {family.__name__}: {known}", got, "Check number and spelling."
             ) from error
         init(**given)
 
@@ -236,7 +237,8 @@ def from_plain(option: str, policy: Any) -> Any:
         return kind(**{**rest, **inner})
     except TypeError as error:
         known = ", ".join(inspect.signature(kind).parameters)
-        raise InputError(f"the options {known} of {name!r}", str(error), "Correct it.") from error
+        got = str(error).removeprefix(f"{kind.__name__}.__init__() ").removeprefix("got ")
+        raise InputError(f"the options {known} of {name!r}", got, "Correct it.") from error
 
 
 def to_plain(value: Any) -> Any:

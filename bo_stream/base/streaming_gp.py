@@ -491,16 +491,15 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         """
         self._check_additive("merge")
         mine = self._layout()
-        theirs = other._layout() if isinstance(other, type(self)) else None
-        differ = [
-            name
-            for name in ("input_transform", "outcome_transform")
-            if not units.are_equal(getattr(self, name, None), getattr(other, name, None))
-        ]
-        if mine != theirs or differ:
+        theirs = other._layout() if isinstance(other, type(self)) else {}
+        differ = sorted(n for n in mine.keys() | theirs if theirs.get(n) != mine.get(n))
+        for name in ("input_transform", "outcome_transform"):
+            if not units.are_equal(getattr(self, name, None), getattr(other, name, None)):
+                differ.append(name)
+        if differ:
             raise StateError(
                 f"a {type(self).__name__} of {mine}, with equal transforms",
-                f"{theirs or type(other).__name__} {differ}",
+                f"{theirs or type(other).__name__} (different: {', '.join(differ)})",
                 "Build both streams with the same bounds, options and noise model, and hand both "
                 "one transform in eval mode.",
             )

@@ -566,7 +566,7 @@ class LatentProcess:
 
 def _grouped(A: Array, B: Array, R: int) -> Array:
     """``A B'`` within each of R batches of rows, ``R x q x q``."""
-    A, B = (rows.reshape(R, len(rows) // R, -1) for rows in (A, B))
+    A, B = (rows.reshape(R, len(rows) // R, rows.shape[1]) for rows in (A, B))
     return A @ B.transpose(0, 2, 1)
 
 

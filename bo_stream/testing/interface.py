@@ -172,6 +172,8 @@ class InterfaceContract(Contract):
             posterior = model.posterior(X, observation_noise=noise)
             expected = posterior.distribution.log_prob(Y[:, 0])
             close(model.log_predictive(X, Y, Yvar), expected)
+            none = None if Yvar is None else Yvar[:0]
+            assert float(model.log_predictive(X[:0], Y[:0], none)) == 0.0
 
     # -- dtype -----------------------------------------------------------------------------------
 

@@ -256,7 +256,7 @@ class StateContract(Contract):
     def test_merging_transformed_streams(self) -> None:
         """One transform for both, or a refusal: sums in different units do not add up."""
         first = self.mergeable(6, outcome_transform=Standardize(1))
-        with pytest.raises(StateError, match="transform"):
+        with pytest.raises(StateError, match=r"\(different: outcome_transform\)"):
             first.merge(self.build(8, seed=3, outcome_transform=Standardize(1)))
         batch = self.data(8, seed=3)
         first.merge(self.over(*batch, outcome_transform=first.outcome_transform))

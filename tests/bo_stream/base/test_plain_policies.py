@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel, RBFKernel, ScaleKernel
 from bo_stream import Box, Campaign, OnlineSGPR, growth
 from bo_stream.actions import BlockSparse, ConjugateGradient, Identity, TopEigenvectors
 from bo_stream.base.options import from_plain, to_plain
-from bo_stream.errors import InputError
+from bo_stream.errors import InputError, OptionError
 from bo_stream.likelihoods import Bernoulli, Likelihood, NegativeBinomial
 from bo_stream.testing.base import assert_same_state, snapshot
 
@@ -60,6 +60,17 @@ def test_policies_are_plain_data_in_toml_stores_and_checkpoints(policy: Any) -> 
     assert from_plain(option, policy) is policy
 
 
+def test_arguments_that_do_not_fit_a_family() -> None:
+    X = torch.zeros(0, 2, dtype=torch.float64)
+    known = "options of OnlineSGPR: train_X, train_Y, .*, jitter"
+    for arguments, got in (
+        ({"train_Y": X[:, :1], "growht": "vips"}, "an unexpected keyword argument 'growht'"),
+        ({}, "missing a required argument: 'train_Y'"),
+    ):
+        with pytest.raises(OptionError, match=f"{known}.*; got {got}"):
+            OnlineSGPR(X, **arguments)
+
+
 def test_names_and_options_of_plain_policies() -> None:
     for name in ("OIPS", "oips"):
         assert from_plain("growth", {"name": name, "rho": 0.9}) == growth.OIPS(0.9)
@@ -71,6 +82,8 @@ def test_names_and_options_of_plain_policies() -> None:
     for wrong in ("kriging", {"rho": 0.9}, "oips", {"name": "oips", "rho": 0.9, "m": 3}):
         with pytest.raises(InputError, match="one of oips|options rho"):
             from_plain("growth", wrong)
+    with pytest.raises(InputError, match="of 'oips'; got an unexpected keyword argument 'm'"):
+        from_plain("growth", {"name": "oips", "rho": 0.9, "m": 3})
     with pytest.raises(InputError, match="rho between 0 and 1"):
         from_plain("growth", {"name": "oips", "rho": 2.0})
 

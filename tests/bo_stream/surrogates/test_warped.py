@@ -157,6 +157,7 @@ def test_the_density_of_new_data_integrates_to_one() -> None:
     low, high = inner.reshape(-1).tolist()
     grid = torch.linspace(low, high, 4001, dtype=torch.float64)
     density = torch.stack([made.log_predictive(x, y.reshape(1, 1)).exp() for y in grid[::8]])
+    assert float(made.log_predictive(x[:0], grid[:0].reshape(0, 1))) == 0.0
     assert float(torch.trapezoid(density, grid[::8])) == pytest.approx(1.0, abs=0.01)
 
 
