@@ -425,7 +425,8 @@ class Learner:
             StateError: for a snapshot that is damaged or was saved by another release.
         """
         loaded = self._loaded(about, model)
-        surprise = Surprise(*about["surprise"])
+        count, total, *_, variance = about["surprise"]  # earlier releases stored another sum
+        surprise = Surprise(int(count), total, variance)
         plain = about["ensemble"]
         self.ensemble = None if plain is None else KernelEnsemble.from_lists(plain)
         self._built_at, self._updated_at = about["begun"], about["settled"]

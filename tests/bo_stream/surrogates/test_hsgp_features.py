@@ -10,6 +10,7 @@ from scipy.special import kv
 
 from bo_stream import HSGP, load
 from bo_stream.base.fitting import AscentObjective, Coordinates, log_prior
+from bo_stream.base.stream import settings_of
 from bo_stream.errors import StateError
 from bo_stream.mathematics.sines import Basis, MainEffects, log_variances, parts_of
 from bo_stream.testing.base import close
@@ -46,6 +47,7 @@ def test_main_effects_are_sums_of_materns():
     expected = 2 ** (1 - nu) / math.gamma(nu) * r**nu * torch.tensor(kv(nu, r.numpy()))
     close(main(X, Z).to_dense(), expected.sum(-1))
     close(main(X, diag=True), torch.full((5,), 2.0).double())
+    assert ("nu", nu) in settings_of(main)  # which stored checkpoints are compared by
 
 
 def test_equal_lengthscales_choose_the_same_whatever_the_rounding():

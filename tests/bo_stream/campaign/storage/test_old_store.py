@@ -14,6 +14,7 @@ pytest.importorskip("sqlalchemy")
 
 
 from bo_stream import Box, Campaign
+from bo_stream.base.fitting import Surprise
 from bo_stream.campaign.storage.sql_store import Database
 from bo_stream.errors import StateError
 from tests.bo_stream.campaign.runs import alter
@@ -55,6 +56,17 @@ def test_a_snapshot_that_cannot_be_read_costs_a_fit_but_no_outcome(url: str) -> 
     assert campaign.model is not None and campaign.model.num_observed == 4
     assert campaign.ledger.row["fit_evaluations"] > 0
     assert Campaign.resume(url, "kiln").model is not None  # from a new snapshot
+
+
+def test_a_snapshot_with_another_sum_of_surprises_is_read() -> None:
+    campaign = Campaign(Box({"x": (0.0, 4.0)}), "wiski", seed=0)
+    for q in (4, 6):
+        campaign.tell(campaign.ask(q).assign(y=lambda frame: frame["x"]))
+    learner = campaign.state.engine.learners["y"]
+    about, model = learner.dumps()
+    count, total, variance = about["surprise"]
+    learner.loads({**about, "surprise": [float(count), total, 0.5, variance]}, model)
+    assert learner.surprise == Surprise(count, total, variance)
 
 
 def test_a_family_that_is_gone_is_replaced_on_request(url: str) -> None:
