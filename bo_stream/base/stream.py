@@ -95,6 +95,11 @@ class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc
         for tensor in tensors if self.undo else ():
             self.undo.append(partial(tensor.data.copy_, tensor.detach().clone()))
 
+    def keeps(self, owner: object, name: str) -> None:
+        """Give an attribute its present value again if the change in progress fails."""
+        if self.undo:
+            self.undo.append(partial(setattr, owner, name, getattr(owner, name)))
+
     def __reduce__(self) -> tuple[type[StateLock], tuple[()]]:
         return StateLock, ()
 
@@ -106,7 +111,7 @@ class Changeable:
 
     def _set(self, name: str, value: Any) -> None:
         """Set an attribute; if the current change fails, it is restored."""
-        self._lock.on_failure(partial(setattr, self, name, getattr(self, name)))
+        self._lock.keeps(self, name)
         setattr(self, name, value)
 
 

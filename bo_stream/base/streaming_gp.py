@@ -20,7 +20,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -150,8 +150,9 @@ def check_noise_of_sums(model: StreamingGP, X: Tensor, R: Tensor) -> None:
     """
     if model.noise_mode == "learned":
         return
-    prior = cast(Tensor, model.covar_module(X[:1], diag=True)).detach().double().reshape(-1, 1)
-    least = LEAST_NOISE * prior / model._noise_scale().detach().unsqueeze(-1)
+    scale, kernel = model._noise_scale().detach().unsqueeze(-1), model.covar_module
+    prior = cast(Tensor, kernel(X[:1], diag=True)).detach().double().reshape(-1, 1)
+    least = LEAST_NOISE * prior / scale
     if bool((least > R).any()):
         raise NoiseError(
             f"noise variances of at least {LEAST_NOISE:g} of the prior variance",
@@ -450,7 +451,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         new = units.frozen_transform(Standardize(m=self.num_outputs), Y.to(self._like.device))
         shift, factor = units.change_of_units(old.state_dict(), new.state_dict(), self._like)
         state = state.rescaled(shift, factor, self.noise_mode != "learned")
-        self._lock.on_failure(partial(setattr, self, "outcome_transform", old))
+        self._lock.keeps(self, "outcome_transform")
         self.outcome_transform = new
         self._replace(state=state, noise_sum=stream.noise_sum / factor.square())
         return self
@@ -569,11 +570,11 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
     def _show_typical_noise(self) -> None:
         """Set a known-noise likelihood, which BoTorch reads, to the mean of the noise seen."""
         mean = self._noise_of_an_observation() if self.noise_mode == "known" else None
-        if mean is None:
-            return
-        likelihood = cast(FixedNoiseGaussianLikelihood, self.likelihood)
-        self._lock.on_failure(partial(setattr, likelihood, "noise", likelihood.noise))
-        likelihood.noise = mean.unsqueeze(-1).to(self.dtype)
+        if mean is not None:
+            likelihood = cast(FixedNoiseGaussianLikelihood, self.likelihood)
+            noise = mean.unsqueeze(-1).to(self.dtype)
+            self._lock.keeps(likelihood, "noise")
+            likelihood.noise = noise
 
     def _check_batch(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
         sizes, known = (self._dim, self.num_outputs), self.noise_mode != "learned"
@@ -843,7 +844,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             self._lock.on_failure(lambda: delattr(self, name) if hasattr(self, name) else None)
             self.outcome_transform = Standardize(m=self.num_outputs).to(self._like).eval()
         else:
-            self._lock.on_failure(partial(setattr, self, name, old))
+            self._lock.keeps(self, name)
             del self.outcome_transform
 
     def _header(self) -> dict[str, Any]:

@@ -504,7 +504,8 @@ class ConditionedProcess:
 
     def at(self, X: Tensor) -> Joint:
         """The joint posterior at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
-        return self.base.at(X).conditioned(self._factored())
+        factors = self._factored()
+        return self.base.at(X).conditioned(factors)
 
     def outputs(self, index: list[int]) -> PosteriorProcess:
         """Some of the outputs."""

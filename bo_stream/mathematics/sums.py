@@ -245,7 +245,7 @@ class BufferedStatistics(FeatureStatistics, Generic[FEATURES]):
     def _holding(self, rows: Rows, n: int) -> Self:
         """The state with rows behind the first n in the buffer, if there is room for them."""
         old, end = self.buffer, n + len(rows)
-        if not self.holds_all(end):
+        if end > len(old):
             return self
         buffer = Rows(old.X.clone(), old.Y.clone(), old.R.clone())
         buffer.X[n:end], buffer.Y[:, n:end], buffer.R[:, n:end] = rows.X, rows.Y, rows.R

@@ -189,9 +189,9 @@ class CountGP(CompositeModel):
 
     # -- state -----------------------------------------------------------------------------------
 
-    def _change(self, **changes: Any) -> None:
-        """Replace parts of the state beside the surrogate; if the change fails, it is restored."""
-        self._set("counts", StreamBuffers(replace(self.counts.contents, **changes)))
+    def _put(self, state: CountState) -> None:
+        """Replace the state beside the surrogate; if the present change fails, it is restored."""
+        self._set("counts", StreamBuffers(state))
 
     @property
     def nugget(self) -> float:
@@ -231,21 +231,22 @@ class CountGP(CompositeModel):
             InputError, ShapeError, DtypeError, BoundsError: for invalid data.
         """
         kind, model, held = self.likelihood, self.model, self.counts.contents.held
+        most, before = self._most_held, model.num_observed
         points = model.transformed(X).detach()
         y, size = kind.read(k, trials, X)
-        most, before = self._most_held, model.num_observed
         rows = order_of_arrival(y / size, most + SPARE - len(held) if most else 0)
         points, y, size = points[rows], y[rows], size[rows]
         unset = self._start(y, size, before)
         for block in torch.arange(len(y)).split(BLOCK) if len(y) else ():
             x, k, n = points[block], y[block], size[block]
-            state = self.counts.contents
+            state, (mean, S) = self.counts.contents, model._moments(x)
             density_size, extra = kind.sized(n, state.nugget)
-            l1, l2 = kind.batch_sites(*self._joint(x, extra), k, density_size)
+            prior = mean[0], S[0] + extra * torch.eye(len(n)).to(S)
+            l1, l2 = kind.batch_sites(*prior, k, density_size)
             new = Outcomes(x, k, n, l1, l2, 1.0 / l2 + extra)
             model._absorb_rows(new.regression)
             held, totals = state.held + new, state.totals + torch.stack([k.sum(), n.sum()])
-            self._change(held=held, totals=totals)
+            self._put(replace(state, held=held, totals=totals))
             if len(held) > most + SPARE:
                 self._let_go()
         doubled = (before + len(y)).bit_length() > before.bit_length() > 0
@@ -262,8 +263,7 @@ class CountGP(CompositeModel):
         old, new = _nearly(count), _nearly(count + len(y))
         if old == new or (count and not self._holds_all):
             return False
-        model, state, kind = self.model, self.counts.contents, self.likelihood
-        held = state.held
+        model, kind, held = self.model, self.likelihood, self.counts.contents.held
         before, seen = held.y[:old], torch.cat([held.y, y])[:new]
         mean = model._prior_mean().detach().to(model.dtype)
         unset = not count or bool(mean == kind.pooled(before, held.size[:old]).to(model.dtype))
@@ -271,7 +271,8 @@ class CountGP(CompositeModel):
             seen_size = torch.cat([held.size, size])[:new]
             model._set_prior_mean(kind.pooled(seen, seen_size).reshape(1))
         if kind.nugget == "learn" and (not count or self.nugget == kind.first_nugget(before)):
-            self._change(nugget=0.0 * state.nugget + kind.first_nugget(seen))
+            nugget = model._like.new_tensor(kind.first_nugget(seen))
+            self._put(replace(self.counts.contents, nugget=nugget))
         return unset
 
     def _let_go(self) -> None:
@@ -294,7 +295,7 @@ class CountGP(CompositeModel):
             sums = cast(FeatureStatistics, kept.state).absorb_at(rows, int(kept.count))
             count, noise_sum = kept.count + len(rows), kept.noise_sum + rows.R.sum(-1)
             kept = replace(kept, state=sums, count=count, noise_sum=noise_sum)
-        self._change(held=held[:most], kept=kept, late=late)
+        self._put(replace(state, held=held[:most], kept=kept, late=late))
 
     def _kept(self) -> Stream:
         """The stream of targets that are not held, over the surrogate's features; an empty one
@@ -320,7 +321,7 @@ class CountGP(CompositeModel):
         self.model.forget(factor)
         if factor != 1.0:
             kept = self.model.stream.contents
-            self._change(held=state.held[:0], kept=kept, late=factor * late)
+            self._put(replace(state, held=state.held[:0], kept=kept, late=factor * late))
         return self
 
     @all_or_nothing
@@ -345,12 +346,11 @@ class CountGP(CompositeModel):
         if not self.num_observed:
             self.model._set_prior_mean(other.model._prior_mean().detach())
             if self.likelihood.nugget == "learn":
-                self._change(nugget=theirs.nugget.clone())
+                mine = replace(mine, nugget=theirs.nugget.clone())
         self.model.merge(other.model)
-        kept = self._kept().merged(theirs.kept)
+        held, kept = mine.held + theirs.held, self._kept().merged(theirs.kept)
         late, totals = mine.late + theirs.late, mine.totals + theirs.totals
-        held = mine.held + theirs.held
-        self._change(held=held, kept=kept, totals=totals, late=late)
+        self._put(replace(mine, held=held, kept=kept, totals=totals, late=late))
         if len(held) > self._most_held + SPARE:
             self._let_go()
         return self
@@ -386,14 +386,15 @@ class CountGP(CompositeModel):
         """
         moved, model, kind = 0.0, self.model, self.likelihood
         for _ in range(sweeps if len(self.counts.contents.held) else 0):
-            held, nugget = self.counts.contents.held, self.counts.contents.nugget
+            state = self.counts.contents
+            held, nugget = state.held, state.nugget
             m, v = self._marginals(held.X)
             if learns:
                 nugget = kind.next_nugget(nugget, m, v, held.target, held.D, held.y, held.size)
             l1, l2 = kind.sites(*self._moments(held, m, v, nugget))
             moved = float(((l1 - held.l1 - (l2 - held.l2) * m).abs() * v.sqrt()).max())
             held = replace(held, l1=l1, l2=l2, D=1.0 / l2 + kind.sized(held.size, nugget)[1])
-            self._change(held=held, nugget=nugget)
+            self._put(replace(state, held=held, nugget=nugget))
             kept = self._kept()
             model._replace(state=kept.state, count=kept.count, noise_sum=kept.noise_sum)
             model._absorb_rows(held.regression, same_features=model.promises.additive)
@@ -442,11 +443,6 @@ class CountGP(CompositeModel):
         return FitReport(evaluations, float(self.log_evidence()), converged)
 
     # -- latent values ---------------------------------------------------------------------------
-
-    def _joint(self, X: Tensor, extra: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (``n``) and covariance of g at transformed points; ``extra`` is the nugget's."""
-        mean, S = self.model._moments(X)
-        return mean[0], S[0] + extra * torch.eye(len(X)).to(S)
 
     def _marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of f at transformed points, each ``n``."""
@@ -508,7 +504,8 @@ class CountGP(CompositeModel):
         y, size = kind.read(k, trials, X)
         size, extra = kind.sized(size, self.counts.contents.nugget)
         with torch.no_grad():
-            prior = self._joint(points, extra)
+            mean, S = self.model._moments(points)
+            prior = mean[0], S[0] + extra * torch.eye(len(y)).to(S)
             return kind.batch_evidence(*prior, y, size, kind.batch_sites(*prior, y, size))
 
     def predictive_score(self, X: Tensor, k: Any, trials: Any = None) -> PredictiveScore:
@@ -593,14 +590,14 @@ class CountGP(CompositeModel):
         self, state: Mapping[str, Any], data: Mapping[str, Any] | None, changed: bool
     ) -> None:
         """Load counts, or the nugget; under other values held targets are chosen again."""
-        nugget = self.counts.contents.nugget
+        mine = self.counts.contents
         counts, kept = entries(state, "counts."), self._kept()
         if data is None:
             learned = ("nugget",) if self.likelihood.nugget == "learn" else ()
             counts = {name: counts[name] for name in learned if name in counts}
         sizes = {**self.model._sizes(), "n": int(counts.get("kept_count", kept.count))}
-        self._change(**vars(loaded(replace(self.counts.contents, kept=kept), counts, sizes)))
-        changed = changed or not torch.equal(nugget, self.counts.contents.nugget)
+        self._put(loaded(replace(mine, kept=kept), counts, sizes))
+        changed = changed or not torch.equal(mine.nugget, self.counts.contents.nugget)
         if data is None and changed and self.refreshable:
             self._swept(SWEEPS, learns=False)
 
