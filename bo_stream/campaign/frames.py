@@ -330,7 +330,7 @@ def far_outcomes(
     Args:
         history: All trials. Quartiles are those of at most a thousand outcomes.
         outcomes: What is measured.
-        ids: Those to judge; all by default.
+        ids: Those to judge, which have an outcome; all by default.
     """
     if len(outcomes.measured) > 1 or type(outcomes.measured[0]) is not Outcome:
         return []
@@ -341,9 +341,8 @@ def far_outcomes(
         return []
     first, middle, third = quantiles(values, n=4, method="inclusive")
     far = FAR * (third - first) if third > first else math.inf
-    judged = (history.trials[id] for id in (known if ids is None else ids))
-    told = ((trial.id, trial.entries.get(column)) for trial in judged)
-    return [id for id, entry in told if entry is not None and abs(entry[0] - middle) > far]
+    judged = known if ids is None else ids
+    return [id for id in judged if abs(history.trials[id].entries[column][0] - middle) > far]
 
 
 def _same(before: Entry, now: Entry) -> bool:

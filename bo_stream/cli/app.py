@@ -218,7 +218,7 @@ def status(where: Where, name: CampaignName = None, json: AsJson = False) -> Non
     facts = cli.formatting.summary(loaded.campaign, loaded.store, loaded.optimum)
     running = loaded.campaign.running().reset_index()
     if json:
-        print(cli.formatting.as_json({**facts, "running": running}))
+        print(cli.formatting.as_json({**facts, "running": running.to_dict("records")}))
         return
     print(cli.formatting.lines(facts))
     if len(running):

@@ -48,11 +48,10 @@ def lines(facts: Mapping[str, str]) -> str:
 
 
 def as_json(value: Mapping[str, Any] | pd.DataFrame) -> str:
-    """Facts, or rows of a frame, as JSON; what is missing is null."""
+    """Facts, or rows of a frame, as JSON; what is missing in a frame is null."""
     if isinstance(value, pd.DataFrame):
         return value.to_json(orient="records", double_precision=15)
-    frames = {k: json.loads(as_json(v)) for k, v in value.items() if isinstance(v, pd.DataFrame)}
-    return json.dumps({**value, **frames})
+    return json.dumps(value)
 
 
 def summary(campaign: Campaign, store: str, optimum: float | None = None) -> dict[str, str]:

@@ -107,10 +107,6 @@ class StreamingNode(FollowsTrials, ExternalGenerationNode):
         ExternalGenerationNode.__init__(
             self, name, should_deduplicate=False, transition_criteria=transition_criteria
         )
-        self._varied: list[Varied] = []
-        self._fixed: TParameterization = {}
-        self._finished: dict[Hashable, FinishedTrial] = {}
-        self._count = 0
 
     # -- what Ax calls ---------------------------------------------------------------------------
 
@@ -138,7 +134,7 @@ class StreamingNode(FollowsTrials, ExternalGenerationNode):
         fixed = tuple(self._fixed.items())
         self._follow(parameters, goal, constraints, metric=metric, fixed=fixed)
         values = _values(data, metric)
-        self._finished = {}
+        self._finished: dict[Hashable, FinishedTrial] = {}
         for index, trial in experiment.trials.items():
             for arm in trial.arms:
                 inputs = self._inputs(arm.parameters)

@@ -124,6 +124,7 @@ class FollowsTrials:
             self._engine = self._engine_of([*parameters.values()], goal, constraints)
             self._following = following
             self._known: dict[Hashable, FinishedTrial] = {}
+            self._proposed: dict[int, Inputs] = {}
             self._noise_known = False
 
     def _next(
@@ -149,7 +150,8 @@ class FollowsTrials:
             asked=number,
         )
         found = engine.propose(view, 1)
-        return tuple(engine.settings.space.decode(found.points)[0].tolist())
+        self._proposed[number] = tuple(engine.settings.space.decode(found.points)[0].tolist())
+        return self._proposed[number]
 
     def _observe(self, engine: Engine, trials: Mapping[Hashable, FinishedTrial]) -> None:
         """Observe the outcomes that are new, in one batch.

@@ -114,7 +114,6 @@ class StreamingSampler(FollowsTrials, BaseSampler):
         self._lock = threading.RLock()  # Optuna's threads share the sampler
         self._study: str | None = None
         self._common = IntersectionSearchSpace()
-        self._proposed: dict[int, Inputs] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Its options only: a copy follows the storage from the start."""
@@ -149,23 +148,20 @@ class StreamingSampler(FollowsTrials, BaseSampler):
         if not search_space:
             return {}
         with self._lock:
-            before = self._engine
             parameters = {name: _parameter(d) for name, d in search_space.items()}
             distributions = tuple(search_space.values())
             self._follow(parameters, goal, distributions=distributions)
-            proposed = self._proposed if self._engine is before else {}
-            running: dict[int, Inputs] = {}
+            running: list[Inputs] = []
             finished: dict[Hashable, FinishedTrial] = {}
             for other in study.get_trials(deepcopy=False):
                 inputs = _inputs(other, search_space)
                 if other.state == TrialState.RUNNING and other.number != trial.number:
-                    inputs = proposed.get(other.number) if inputs is None else inputs
+                    inputs = self._proposed.get(other.number) if inputs is None else inputs
                     if inputs is not None:
-                        running[other.number] = inputs
+                        running.append(inputs)
                 elif inputs is not None and other.state.is_finished():
                     finished[other.number] = FinishedTrial(inputs, _value(other))
-            chosen = self._next(trial.number, finished, [*running.values()])
-            self._proposed = {**running, trial.number: chosen}
+            chosen = self._next(trial.number, finished, running)
         pairs = zip(search_space.items(), chosen, strict=True)
         return {name: _value_at(d, position) for (name, d), position in pairs}
 
