@@ -28,7 +28,7 @@ __all__ = [
     "goal",
     "in_unit",
     "is_single",
-    "label",
+    "labels",
     "maps",
     "outcomes",
     "reference_trial",
@@ -45,10 +45,10 @@ ACROSS = 3
 """Largest number of panels in a row."""
 
 
-def label(space: Space, name: str) -> str:
-    """Name of an input with its unit."""
-    unit = space.units.get(name)
-    return f"{name} ({unit})" if unit else name
+def labels(space: Space) -> dict[str, str]:
+    """Names of the inputs with their units, by name."""
+    units = {name: f" ({unit})" for name, unit in space.units.items() if unit}
+    return {name: name + units.get(name, "") for name in space.names}
 
 
 def goal(settings: Settings) -> str:
@@ -173,7 +173,7 @@ def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Fi
             ax.errorbar(x, mean, bars, fmt="o", color="tab:blue", ecolor="lightblue")
         ax.plot(latest[name], latest["y"], "o", markersize=3, color="grey", alpha=0.6)
         ax.plot([centre[name]], [centre["y"]], "*", markersize=12, color="tab:red")
-        ax.set(xlabel=label(space, name), ylabel=title, xscale="log" if kind.log else "linear")
+        ax.set(xlabel=labels(space)[name], ylabel=title, xscale="log" if kind.log else "linear")
     return figure
 
 
@@ -235,7 +235,7 @@ def maps(
         for id, row in running.iterrows():
             at = (row[x], row[y])
             ax.annotate(f"{id}", at, (4, 4), textcoords="offset points", color="red")
-        ax.set(title=heading, xlabel=label(space, x), ylabel=label(space, y))
+        ax.set(title=heading, xlabel=labels(space)[x], ylabel=labels(space)[y])
         ax.set(xscale=scales[0], yscale=scales[1], aspect=_aspect(space))
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)

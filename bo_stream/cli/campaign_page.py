@@ -127,8 +127,8 @@ def _winsorised(campaign: Campaign) -> str:
 
 def _listed(campaign: Campaign, caption: str, frame: pd.DataFrame) -> PageTable:
     """A table of trials with units in its header."""
-    names = {name: figures.label(campaign.space, name) for name in campaign.space.names}
-    names |= {"mean": "predicted mean", "sd": "standard deviation"}
+    results = {"mean": "predicted mean", "sd": "standard deviation"}
+    names = figures.labels(campaign.space) | results
     return PageTable(caption, frame.reset_index().rename(columns=names), 6)
 
 
@@ -143,7 +143,6 @@ def _settings(campaign: Campaign) -> PageTable:
         "failures": None if s.failures == "ignored" else s.failures,
         "constraints": "; ".join("a callable" if c is None else c for c in s.constraints) or None,
     }
-    inputs = {
-        figures.label(campaign.space, one.name): one.described() for one in campaign.space.kinds
-    }
+    names = figures.labels(campaign.space)
+    inputs = {names[one.name]: one.described() for one in campaign.space.kinds}
     return facts("Settings of the campaign", {**settings, **inputs})

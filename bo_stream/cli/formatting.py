@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bo_stream.campaign.campaign import Campaign
-from bo_stream.campaign.figures import goal, is_single, label
+from bo_stream.campaign.figures import goal, is_single, labels
 from bo_stream.campaign.frames import far_outcomes
 from bo_stream.errors import StateError, UnsupportedError
 
@@ -36,8 +36,7 @@ def show(campaign: Campaign, frame: pd.DataFrame, json: bool) -> None:
 
 def table(campaign: Campaign, frame: pd.DataFrame) -> str:
     """Trials or settings as aligned text with units in the header, without empty columns."""
-    names = {name: label(campaign.space, name) for name in campaign.space.names}
-    shown = frame.dropna(axis="columns", how="all").rename(columns=names)
+    shown = frame.dropna(axis="columns", how="all").rename(columns=labels(campaign.space))
     return shown.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.6g}")
 
 
@@ -68,7 +67,7 @@ def summary(campaign: Campaign, store: str, optimum: float | None = None) -> dic
     facts = {
         "campaign": f"{campaign.ledger.name} in {store}",
         "goal": goal(settings),
-        "inputs": ", ".join(label(campaign.space, name) for name in campaign.space.names),
+        "inputs": ", ".join(labels(campaign.space).values()),
         "surrogate": f"{'a callable' if family is None else family['name']}. {current.why[0]}",
         "acquisition": f"{decision.acquisition}. {decision.why}",
         "failures": None if settings.failures == "ignored" else learned,
