@@ -28,7 +28,7 @@ TEMPLATE = Path(__file__).with_name("template.toml")
 DAMAGED, REFUSED = 1, 2
 """Exit codes for a damaged store, and of a command that is refused."""
 
-RARELY = 500_000
+RARELY = 100_000
 """Number of new objects after which garbage is looked for: imports make many, and no garbage."""
 
 EXTRAS = {

@@ -116,9 +116,11 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
         points = kernel.placed(X).unsqueeze(-3)
         return flushed(kernel.forward(points, points))
     W = grid.interpolate(X)
-    halves = covariance_with_nodes(parts[0], W).mT
-    each = [F.embedding_bag(W.index, K, per_sample_weights=W.weight, mode="sum") for K in halves]
-    return torch.stack(each)
+    number = torch.arange(len(X), device=X.device).unsqueeze(-1).expand(W.index.shape)
+    place, size = torch.stack([number.flatten(), W.index.flatten()]), (len(X), grid.m)
+    rows = torch.sparse_coo_tensor(place, W.weight.flatten(), size, check_invariants=False)
+    halves = covariance_with_nodes(parts[0], W)
+    return torch.stack([torch.sparse.mm(rows, half.mT) for half in halves])
 
 
 def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
