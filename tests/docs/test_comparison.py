@@ -11,7 +11,9 @@ from tests.docs.pages import ROOT
 MARK = re.compile(
     r"<!-- (?P<file>[\w/]+\.csv)(?:, (?P<budget>[^>]+))? -->\n+(?P<table>(?:\|.*\n)+)"
 )
-FOLDERS = {"comparison": "comparison", "mission": "mission", "papers/vips": "papers"}
+PAPERS = [path.stem for path in sorted((ROOT / "docs" / "papers").glob("*.md"))]
+FOLDERS = {"comparison": "comparison", "mission": "mission"}
+FOLDERS |= {f"papers/{name}": "papers" for name in PAPERS}
 """Of the files, by page."""
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in FOLDERS}
 MARKS = [(name, mark) for name, text in PAGES.items() for mark in MARK.finditer(text)]

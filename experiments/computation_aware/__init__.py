@@ -1,0 +1,1 @@
+"""What computation-aware GPs make of a budget of actions."""
