@@ -64,7 +64,9 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[RegressionRun]:
         raise BadParameter("score_every and fit_every are factors above 1; fit_every may be 0.")
     read = tables([{"name": MADE_UP}]) if smoke else read
     places = [(entry, rows_of(entry)[0].shape[1], title) for entry, _, title in read]
-    seeds, methods = c["seeds"][:1] if smoke else c["seeds"], surrogates(c["surrogate"])
+    budgets = {"seconds": 0.0} if smoke else {}  # then a baseline takes one step a batch
+    entries = [{**e, **budgets} if "seconds" in e else e for e in c["surrogate"]]
+    seeds, methods = c["seeds"][:1] if smoke else c["seeds"], surrogates(entries)
     each = product(places, listed(c["order"]), methods, seeds)
     return [
         RegressionRun(label, files, entry, table, order, RegressionSizes(**sizes), seed, title)

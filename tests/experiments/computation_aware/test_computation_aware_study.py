@@ -24,7 +24,7 @@ def test_distance_is_that_of_principal_angles() -> None:
 def test_a_climb_raises_its_objective_and_keeps_the_actions(objective: str) -> None:
     X, Y = waves(40, 2)
     model = CaGP(X, Y, actions=BlockSparse(8), **modules(2))
-    before, S = float(getattr(model, objective)()), model.S.dense()
+    before, S = getattr(model, objective)().item(), model.S.dense()
     climb(model, objective, 10)
-    assert float(getattr(model, objective)()) > before + 1.0
+    assert getattr(model, objective)().item() > before + 1.0
     torch.testing.assert_close(model.S.dense(), S)
