@@ -33,9 +33,10 @@ def computation_aware(c: dict[str, Any], folder: Path) -> None:
     _show(table, folder / "curves.csv", "A curve: scores between the rows")
     table = distances(c["subspace"])
     draw_distances(table, folder / "subspaces.png")
-    means = table.groupby(["actions", "policy", "evaluations"], sort=False)[["distance", "bound"]]
+    grouped = table.groupby(["actions", "policy", "evaluations"], sort=False)
     about = "Grassmann distance of actions from the leading eigenvectors, and the bound in nats"
-    _show(means.mean().reset_index(), folder / "subspaces.csv", about)
+    means = grouped[["distance", "bound"]].mean()
+    _show(means.reset_index(), folder / "subspaces.csv", about)
     table = losses(c["loss"], c["table"])
     means = table.groupby(["table", "actions", "learned by"], sort=False).mean(numeric_only=True)
     about = "Hyperparameters by three losses: test scores"

@@ -147,9 +147,11 @@ def losses(c: Entry, entries: Sequence[Entry]) -> pd.DataFrame:
 
 def _learned(c: Entry, split: TableSplit, exact: ExactGP) -> Iterator[tuple[int, str, StreamingGP]]:
     yield len(split.X), "exact GP", exact
-    every: list[Callable[[int], Actions]] = [BlockSparse, ConjugateGradient]
-    for i, policy in product(c["actions"], every):
-        name = {BlockSparse: "CaGP-Opt", ConjugateGradient: "CaGP-CG"}[policy]
+    every: dict[str, Callable[[int], Actions]] = {
+        "CaGP-Opt": BlockSparse,
+        "CaGP-CG": ConjugateGradient,
+    }
+    for i, (name, policy) in product(c["actions"], every.items()):
         whole = CaGP(split.X, split.Y, actions=policy(i), **modules(split.X.shape[1]))
         whole.fit(c["evaluations"])
         yield i, f"{name}, `fit`", whole
@@ -172,7 +174,9 @@ def climb(model: CaGP, objective: str, evaluations: int) -> None:
 
     Where the covariance does not factorise, the loss is infinite.
     """
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    parameters: dict[str, Tensor] = {
+        name: p for name, p in model.named_parameters() if p.requires_grad
+    }
     every = list(parameters.values())
 
     def loss() -> tuple[Tensor, Sequence[Tensor | None]]:
