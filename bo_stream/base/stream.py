@@ -97,8 +97,7 @@ class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc
 
     def keeps(self, owner: object, name: str) -> None:
         """Give an attribute its present value again if the change in progress fails."""
-        if self.undo:
-            self.undo.append(partial(setattr, owner, name, getattr(owner, name)))
+        self.on_failure(partial(setattr, owner, name, getattr(owner, name)))
 
     def __reduce__(self) -> tuple[type[StateLock], tuple[()]]:
         return StateLock, ()
@@ -138,45 +137,36 @@ def all_or_nothing(method: Callable[Concatenate[M, P], R]) -> Callable[Concatena
     """
 
     @exclusive
+    @torch.inference_mode(False)
+    @torch.no_grad()
     @wraps(method)
     def change(self: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return _attempt(method, self, args, kwargs)
+        undo = self._lock.undo
+        start = len(undo)
+        try:
+            try:
+                undo.append(lambda: None)  # so that changes inside this one are not the outermost
+                return method(self, *args, **kwargs)
+            except BaseException:
+                try:
+                    _take_back(undo, start)
+                finally:
+                    _take_back(undo, start)
+                raise
+            finally:
+                if not start:  # the outermost change is over
+                    undo.clear()
+        finally:
+            if not start:  # again: an interruption may have come during the first time
+                undo.clear()
 
     return change
-
-
-@torch.inference_mode(False)
-@torch.no_grad()
-def _attempt(method: Callable[..., R], model: Changeable, args: Any, kwargs: Any) -> R:
-    """Call the method; undo its steps if it fails."""
-    undo = model._lock.undo
-    start = len(undo)
-    try:
-        try:
-            undo.append(_nothing)  # so that changes inside this one are not the outermost
-            return method(model, *args, **kwargs)
-        except BaseException:
-            try:
-                _take_back(undo, start)
-            finally:
-                _take_back(undo, start)
-            raise
-        finally:
-            if not start:  # the outermost change is over
-                undo.clear()
-    finally:
-        if not start:  # again: an interruption may have come during the first time
-            undo.clear()
 
 
 def _take_back(undo: Undo, start: int) -> None:
     while len(undo) > start:
         undo[-1]()
         undo.pop()
-
-
-def _nothing() -> None:
-    """A step that needs no undoing."""
 
 
 # -- the stream -----------------------------------------------------------------------------------

@@ -36,22 +36,21 @@ rank the pairs: phi along (alpha_a, alpha_b) preserves it for each of them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
-from torch import Size, Tensor
+from torch import Tensor
 from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
 from bo_stream.errors import StateError
 from bo_stream.mathematics.autograd import refused
-from bo_stream.mathematics.expanded import Covariance
 from bo_stream.mathematics.kernels import Scaled, stationary
 from bo_stream.mathematics.linalg import chol_psd
-from bo_stream.mathematics.process import Path, noisy, prior_path, radial
+from bo_stream.mathematics.process import KernelBasis, Path
 from bo_stream.mathematics.shapes import Rows, nested, shaped
 
 __all__ = [
@@ -483,47 +482,29 @@ class CaGPState:
 
 
 @dataclass(frozen=True)
-class ActionBasis:
-    """``S'k(X, x)``: the functionals are combinations of the noisy values at the data.
+class ActionBasis(KernelBasis):
+    """``S'k(Z, x)``: the functionals are combinations of the noisy values at the data Z.
 
     Attributes:
-        kernel: The kernel, frozen.
-        X: ``n x d``.
         S: ``n x i``.
-        noise: Noise variances, ``n``.
     """
 
-    kernel: Kernel
-    X: Tensor
-    S: ActionMatrix
-    noise: Tensor
+    S: ActionMatrix = field(kw_only=True)
 
     def __call__(self, X: Tensor) -> Tensor:
         """O(n) per point."""
-        flat = cross_product(self.kernel, X.reshape(-1, X.shape[-1]), self.X, self.S)
+        flat = cross_product(self.kernel, X.reshape(-1, X.shape[-1]), self.Z, self.S)
         return flat.unflatten(0, X.shape[:-1]).unsqueeze(-3)
-
-    def covariance(self) -> Covariance | None:
-        """The kernel in numpy."""
-        return radial(self.kernel, self.X.shape[-1])
 
     def spread(self, T: Tensor) -> tuple[Tensor, Tensor]:
         """The data and ``S T``."""
-        return self.X, self.S.times(T)
-
-    def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """From random features of the kernel."""
-        return prior_path(self.kernel, outputs, sample_shape, self.X)
+        return self.Z, self.S.times(T)
 
     def functionals(self, f: Path) -> Tensor:
         """``S'`` times the noisy values of the sample functions at the data."""
-        values = noisy(f(self.X), self.noise)
+        values = super().functionals(f)
         columns = self.S.transpose_times(values.flatten(0, -2).mT)
         return columns.mT.unflatten(0, values.shape[:-1])
-
-    def outputs(self, index: list[int]) -> ActionBasis:
-        """Itself: there is one output."""
-        return self
 
 
 # -- compression -------------------------------------------------------------------------------

@@ -130,7 +130,23 @@ class CaGP(StreamingGP[CaGPState]):
         super().__init__(train_X, train_Y, train_Yvar, **common)
         self.actions = BlockSparse(256) if actions is None else from_plain("actions", actions)
         self.append = append
-        self.max_actions = most_actions(self.actions, append, max_actions)
+        check_choice("append", append, "identity", "block")
+        if not isinstance(self.actions, Actions):
+            raise InputError(
+                "an action policy: an object of a subclass of `bo_stream.actions.Actions`",
+                f"{self.actions!r}",
+                "Take one from bo_stream.actions, for example actions=BlockSparse(256).",
+            )
+        budget = self.actions.budget()
+        if max_actions is None:
+            max_actions = None if budget is None else budget + budget // 4
+        elif budget is None or max_actions < budget:
+            raise InputError(
+                "max_actions of at least the policy's number of actions",
+                f"{max_actions} for {self.actions}",
+                "Give a policy fewer actions, or leave max_actions out.",
+            )
+        self.max_actions = max_actions
         self._begin(train_X, train_Y, train_Yvar)
 
     def _layout(self) -> dict[str, Any]:
@@ -215,7 +231,7 @@ class CaGP(StreamingGP[CaGPState]):
         u = S.transpose_times(state.rows.y - mean)
         w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[:, 0]
         kernel = frozen_kernel(self.covar_module)
-        basis = ActionBasis(kernel, state.rows.X, S, noise)
+        basis = ActionBasis(kernel, state.rows.X, noise[None], S=S)
         process = Process(kernel, basis, L[None], None, w[None], mean)
         warn_if_missed(process, state.rows.X, state.rows.Y, noise[None])
         return process
@@ -384,28 +400,3 @@ def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:
     factr = max(GAIN, 1e-3 / n) / np.finfo(float).eps
     options = {"m": 20, "maxiter": most, "factr": factr, "pgtol": 0.0}
     return maximised(value, bounds, [start.u.numpy()], most, **options).evaluations < most
-
-
-def most_actions(actions: object, append: str, max_actions: int | None) -> int | None:
-    """The number of actions above which they are compressed; None for no limit.
-
-    Raises:
-        InputError: on invalid options.
-    """
-    check_choice("append", append, "identity", "block")
-    if not isinstance(actions, Actions):
-        raise InputError(
-            "an action policy: an object of a subclass of `bo_stream.actions.Actions`",
-            f"{actions!r}",
-            "Take one from bo_stream.actions, for example actions=BlockSparse(256).",
-        )
-    budget = actions.budget()
-    if max_actions is None:
-        return None if budget is None else budget + budget // 4
-    if budget is None or max_actions < budget:
-        raise InputError(
-            "max_actions of at least the policy's number of actions",
-            f"{max_actions} for {actions}",
-            "Give a policy fewer actions, or leave max_actions out.",
-        )
-    return max_actions

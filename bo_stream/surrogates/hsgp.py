@@ -147,7 +147,14 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
             whole_number("num_features", num_features, 1)
         self.num_features = num_features
         self.opening = whole_number("opening", opening, 0)
-        self.lengthscales = _checked(lengthscales, dim)
+        self.lengthscales = (
+            None if lengthscales is None else [float(value) for value in lengthscales]
+        )
+        given = [1.0] * dim if self.lengthscales is None else self.lengthscales
+        if len(given) != dim or not all(0.0 < value < math.inf for value in given):
+            raise InputError(
+                f"{dim} positive lengthscales", f"{given}", "Give one for each transformed input."
+            )
         self.main_effects = len(self._parts()) > 1
         self._box = self._transformed(cast(Tensor, self.bounds)).sort(0).values.tolist()
         self._statistics_cache: Derived[list[OutputStatistics]] = Derived()
@@ -315,19 +322,3 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
             return priors.add(u, value, gradient), gradient, means if profile_mean else None
 
         return objective
-
-
-def _checked(lengthscales: Sequence[float] | None, dim: int) -> list[float] | None:
-    """The option ``lengthscales``, one number for each input, or None.
-
-    Raises:
-        InputError: unless there are ``dim`` positive numbers.
-    """
-    if lengthscales is None:
-        return None
-    checked = [float(value) for value in lengthscales]
-    if len(checked) != dim or not all(0.0 < value < math.inf for value in checked):
-        raise InputError(
-            f"{dim} positive lengthscales", f"{checked}", "Give one for each transformed input."
-        )
-    return checked
