@@ -17,7 +17,7 @@ import copy
 import hashlib
 import operator
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
@@ -34,7 +34,6 @@ from torch import Tensor, nn
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.shapes import (
     Rows,
-    loaded,
     moved,
     nested,
     shaped,
@@ -253,18 +252,6 @@ class Stream:
         state = self.sums.merged_at(other.sums, int(self.count), int(other.count))
         count, noise_sum = self.count + other.count, self.noise_sum + other.noise_sum
         return replace(self, state=state, count=count, noise_sum=noise_sum)
-
-    def loaded(self, saved: Mapping[str, Tensor], sizes: Mapping[str, int]) -> Stream:
-        """A stream of the same layout with saved tensors, on this one's device, checked.
-
-        Args:
-            saved: Tensors by name; missing ones keep their values.
-            sizes: Required sizes, by letter.
-
-        Raises:
-            StateError: if the tensors do not fit together.
-        """
-        return loaded(self, saved, {**sizes, "n": int(saved.get("count", self.count))})
 
 
 class StreamBuffers(nn.Module, Generic[C]):

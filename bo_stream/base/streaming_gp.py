@@ -81,7 +81,7 @@ from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.kernels import Prior, shortest_lengths
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
-from bo_stream.mathematics.shapes import Rows
+from bo_stream.mathematics.shapes import Rows, loaded
 from bo_stream.mathematics.sums import FeatureStatistics, SufficientStatistics
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
 
     def _sizes(self) -> dict[str, int]:
         """Sizes that a saved state must share, by letter; families add to it."""
-        return {"d": self._dim, "o": self.num_outputs}
+        return {"d": self._dim, "o": self.num_outputs, "p": len(self._numbers())}
 
     def _options(self) -> dict[str, Any]:
         """The family's own options for a checkpoint, read from attributes of the same names."""
@@ -784,8 +784,9 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         full = full and some  # else hyperparameters alone
         self._check_header(saved, full)
         if full:
-            loaded = checkpoint.entries(saved, checkpoint.STREAM)
-            self._replace(**vars(self.stream.contents.loaded(loaded, self._sizes())))
+            stream, mine = checkpoint.entries(saved, checkpoint.STREAM), self.stream.contents
+            sizes = {**self._sizes(), "n": int(stream.get("count", mine.count))}
+            self._replace(**vars(loaded(mine, stream, sizes)))
         else:
             self._load_learned(saved)
             of_data = tuple(prefix + name for name in checkpoint.OF_DATA)

@@ -273,7 +273,10 @@ class OIPS(Capped):
 
     def select(self, state: SGPRState, batch: Batch, kernel: Kernel) -> Selection:
         """All old points, and points of the batch with no correlated inducing point."""
-        varying = without_constants(kernel)
+        varying = kernel
+        if isinstance(kernel, AdditiveKernel):
+            parts = [part for part in kernel.kernels if not isinstance(part, ConstantKernel)]
+            varying = AdditiveKernel(*parts) if parts else kernel
         nearest = torch.full_like(batch.y, -torch.inf)
         if state.size:
             nearest = correlation(varying, batch.X, state.Z).amax(-1)
@@ -290,14 +293,6 @@ def correlation(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
     """Prior correlations ``N x M``."""
     scale = diagonal(kernel, X).unsqueeze(-1) * diagonal(kernel, Z)
     return dense(kernel, X, Z) / scale.sqrt()
-
-
-def without_constants(kernel: Kernel) -> Kernel:
-    """The kernel without the constant terms of a sum."""
-    if not isinstance(kernel, AdditiveKernel):
-        return kernel
-    varying = [k for k in kernel.kernels if not isinstance(k, ConstantKernel)]
-    return AdditiveKernel(*varying) if varying else kernel
 
 
 @dataclass(frozen=True)

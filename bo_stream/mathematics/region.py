@@ -153,7 +153,7 @@ class TrustRegionState:
     """
 
     archive: Rows = nested(n="a")
-    pending: Rows = nested(n="p")
+    pending: Rows = nested(n="q")
     window: Rows = nested(n="w")
     region: TrustRegion = nested()
     closed: ClosedRegions = nested()
@@ -238,24 +238,20 @@ def absorbed(
         geometry: Lengths.
         means: Under noise; None if evaluations are exact.
     """
-    if not state.region.begun:
-        closed, rows = _late(state.closed, rows, means is None)
-        state = replace(state, closed=closed)
+    if not state.region.begun:  # rows inside of earlier regions may only better their results
+        closed = state.closed
+        inside = ((rows.X.unsqueeze(1) - closed.X).abs() <= closed.half).all(-1)
+        if means is None:
+            best, row = rows.y.unsqueeze(-1).where(inside, -math.inf).max(0)
+            X = torch.where((best > closed.value).unsqueeze(-1), rows.X[row], closed.X)
+            value = torch.maximum(best, closed.value)
+            state = replace(state, closed=replace(closed, X=X, value=value))
+        rows = rows[~inside.any(-1)]
     rows = state.pending.joined(rows)
     complete = len(rows) // batch_size * batch_size
     for start in range(0, complete, batch_size):
         state = _completed(state, rows[start : start + batch_size], geometry, means)
     return replace(state, pending=rows[torch.arange(len(rows)) >= complete])
-
-
-def _late(closed: ClosedRegions, rows: Rows, exact: bool) -> tuple[ClosedRegions, Rows]:
-    """The rows outside of earlier regions, whose results are better ones inside, if exact."""
-    inside = ((rows.X.unsqueeze(1) - closed.X).abs() <= closed.half).all(-1)
-    if exact:
-        best, row = rows.y.unsqueeze(-1).where(inside, -math.inf).max(0)
-        X = torch.where((best > closed.value).unsqueeze(-1), rows.X[row], closed.X)
-        closed = replace(closed, X=X, value=torch.maximum(best, closed.value))
-    return closed, rows[~inside.any(-1)]
 
 
 def _completed(

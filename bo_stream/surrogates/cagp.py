@@ -153,9 +153,6 @@ class CaGP(StreamingGP[CaGPState]):
         policy = f"{type(self.actions).__name__}({self.actions.budget()})"
         return {**super()._layout(), "actions": policy, "append": self.append}
 
-    def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "p": len(self._numbers())}
-
     def _empty_state(self) -> CaGPState:
         return CaGPState.empty(self._dim, self.actions.follows_hyperparameters, self._numbers())
 

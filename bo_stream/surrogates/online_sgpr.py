@@ -76,9 +76,6 @@ class InducingGP(StreamingGP[P]):
         """The current hyperparameters."""
         return SparsePrior(**vars(self._prior().frozen()), numbers=self._numbers())
 
-    def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "p": len(self._numbers())}
-
     def _rows_of_fit(self) -> tuple[Rows, Correlated]:
         return self.state.sample[lowest(self.state.rank, EVIDENCE_ROWS)], correlations_at
 
