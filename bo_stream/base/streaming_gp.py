@@ -784,9 +784,9 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         full = full and some  # else hyperparameters alone
         self._check_header(saved, full)
         if full:
-            stream, mine = checkpoint.entries(saved, checkpoint.STREAM), self.stream.contents
-            sizes = {**self._sizes(), "n": int(stream.get("count", mine.count))}
-            self._replace(**vars(loaded(mine, stream, sizes)))
+            stream, tensors = self.stream.contents, checkpoint.entries(saved, checkpoint.STREAM)
+            sizes = {**self._sizes(), "n": int(tensors.get("count", stream.count))}
+            self._replace(**vars(loaded(stream, tensors, sizes)))
         else:
             self._load_learned(saved)
             of_data = tuple(prefix + name for name in checkpoint.OF_DATA)

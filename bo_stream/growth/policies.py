@@ -42,6 +42,7 @@ from bo_stream.mathematics.inducing import (
     Update,
     dense,
     diagonal,
+    empty_state,
     factor_B,
     log_gaussian_terms,
     log_noise_model,
@@ -324,8 +325,8 @@ def from_pool(
     state: SGPRState, batch: Batch, kernel: Kernel, count: float, trace: float = -torch.inf
 ) -> Selection:
     """Greedy choice from ``[Z_o; X]``, split into old points and batch points."""
-    pool = torch.cat([state.Z, batch.X])
-    greedy = GreedyVariance(kernel, pool, state.jitter)
+    pool, none = torch.cat([state.Z, batch.X]), empty_state(state.Z, state.mean)
+    greedy = GreedyVariance(kernel, pool, state.jitter, none.Z, none.L)
     greedy.grow(count, trace)
     chosen = torch.tensor(greedy.chosen, dtype=torch.long, device=pool.device)
     old = chosen < state.size

@@ -482,7 +482,8 @@ class GreedyVariance:
         kernel: The kernel.
         X: The pool, ``N x d``.
         jitter: Relative jitter on the pivots.
-        Z: Points already chosen, ``M x d``, with ``L = chol(K(Z, Z) + jitter)``; None for none.
+        Z: Points already chosen, ``M x d``.
+        L: ``chol(K(Z, Z) + jitter)``.
 
     Attributes:
         size: Number of points: those chosen before and those added.
@@ -496,17 +497,15 @@ class GreedyVariance:
         kernel: Kernel,
         X: Tensor,
         jitter: float,
-        Z: Tensor | None = None,
-        L: Tensor | None = None,
+        Z: Tensor,
+        L: Tensor,
     ) -> None:
         self._kernel, self._X, self._jitter = kernel, X, jitter
         self._K = dense(kernel, X) if len(X) <= WHOLE_KERNEL else None
         self.prior = diagonal(kernel, X)
         self.chosen: list[int] = []
         self._free = torch.ones(X.shape[0], dtype=torch.bool, device=X.device)
-        self._rows, self.size = self.prior.new_zeros(0, len(X)), 0
-        if Z is not None and L is not None:
-            self._rows, self.size = solve(L, dense(kernel, Z, X)), len(Z)
+        self._rows, self.size = solve(L, dense(kernel, Z, X)), len(Z)
         self.r = self.prior - self._rows.square().sum(0)
 
     @property

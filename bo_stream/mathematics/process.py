@@ -69,8 +69,6 @@ __all__ = [
     "Process",
     "conditioned_on",
     "noisy",
-    "prior_path",
-    "radial",
     "solved",
     "times",
     "unconditioned",
@@ -81,41 +79,6 @@ __all__ = [
 Path = Callable[[Tensor], Tensor]
 """Sample functions: points ``batch x q x d`` to values ``batch' x o x q``, where ``batch'`` is
 ``batch`` broadcast with ``sample_shape``, as in BoTorch: points may differ between samples."""
-
-
-def radial(kernel: Kernel, dim: int) -> Covariance | None:
-    """An RBF or Matern kernel of ``dim`` inputs in numpy; None for any other."""
-    form = stationary(kernel, dim)
-    if form is None:
-        return None
-    inverse = form.lengthscales(dim, 1)[0].reciprocal().detach().numpy()
-    return RadialCovariance(inverse, float(form.variances(1)), form.nu)
-
-
-def prior_path(kernel: Kernel, outputs: int, sample_shape: Size, like: Tensor) -> Path:
-    """Sample functions of a prior of mean zero, from BoTorch's random features of the kernel.
-
-    Args:
-        kernel: A stationary kernel BoTorch has features for (RBF, Matern, scaled).
-        outputs: Number of outputs ``o``.
-        sample_shape: Shape of the draws.
-        like: Points, ``n x d``: their number of inputs, dtype and device are those wanted.
-
-    Raises:
-        UnsupportedError: for a kernel that BoTorch has no features for.
-    """
-    try:
-        features: Any = gen_kernel_features(
-            kernel=kernel, num_inputs=like.shape[-1], num_outputs=1024
-        )
-    except NotImplementedError as error:
-        raise UnsupportedError(
-            "a kernel that BoTorch has random features for: RBF, Matern, scaled",
-            type(kernel).__name__,
-            "Use `acquisitions.ThompsonSampling`, or samples of the joint posterior.",
-        ) from error
-    weights = torch.randn(*sample_shape, outputs, 1024, dtype=like.dtype, device=like.device)
-    return lambda X: times(features(X.unsqueeze(-3)).to(like), weights)
 
 
 def times(M: Tensor, v: Tensor) -> Tensor:
@@ -186,15 +149,36 @@ class KernelBasis:
 
     def covariance(self) -> Covariance | None:
         """As `PriorBasis`: for RBF and Matern kernels."""
-        return radial(self.kernel, self.Z.shape[-1])
+        dim = self.Z.shape[-1]
+        form = stationary(self.kernel, dim)
+        if form is None:
+            return None
+        inverse = form.lengthscales(dim, 1)[0].reciprocal().detach().numpy()
+        return RadialCovariance(inverse, float(form.variances(1)), form.nu)
 
     def spread(self, T: Tensor) -> tuple[Tensor, Tensor]:
         """As `PriorBasis`."""
         return self.Z, T
 
     def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """From random features of the kernel."""
-        return prior_path(self.kernel, outputs, sample_shape, self.Z)
+        """From BoTorch's random features of the kernel.
+
+        Raises:
+            UnsupportedError: for a kernel that BoTorch has no features for.
+        """
+        kernel, Z = self.kernel, self.Z
+        try:
+            features: Any = gen_kernel_features(
+                kernel=kernel, num_inputs=Z.shape[-1], num_outputs=1024
+            )
+        except NotImplementedError as error:
+            raise UnsupportedError(
+                "a kernel that BoTorch has random features for: RBF, Matern, scaled",
+                type(kernel).__name__,
+                "Use `acquisitions.ThompsonSampling`, or samples of the joint posterior.",
+            ) from error
+        weights = torch.randn(*sample_shape, outputs, 1024, dtype=Z.dtype, device=Z.device)
+        return lambda X: times(features(X.unsqueeze(-3)).to(Z), weights)
 
     def functionals(self, f: Path) -> Tensor:
         """Values of the sample functions at Z, plus noise."""

@@ -337,7 +337,7 @@ def test_covering_chooses_again_once_a_point_is_worth_it(again):
     point = type(batch)(batch.X[i : i + 1], batch.y[i : i + 1], batch.noise[i : i + 1])
     selection = Covering(20).select(state, point, kernel)
     pool = torch.cat([state.Z, point.X])
-    anew = GreedyVariance(kernel, pool, JITTER)
+    anew = GreedyVariance(kernel, pool, JITTER, pool[:0], pool.new_zeros(0, 0))
     anew.grow(20)
     chosen_anew = anew.chosen if again else range(20)
     assert selection.kept.tolist() == sorted(j for j in chosen_anew if j < 20)
