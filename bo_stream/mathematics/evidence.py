@@ -17,7 +17,6 @@ from torch import Tensor
 
 from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.linalg import (
-    chol_psd,
     congruence,
     flushed,
     inverse_factor,
@@ -174,9 +173,7 @@ def factorise(
         roots: Standard deviations of the features under the prior, ``m``; ones if left out.
     """
     r = torch.ones_like(stats.b) if roots is None else roots
-    L = lower_factor(_precision(stats.A, r * s2.rsqrt()))
-    if L is None:
-        L = chol_psd(_precision(stats.A, r * s2.rsqrt()))
+    L = lower_factor(lambda: _precision(stats.A, r * s2.rsqrt()))
     G = (r / s2).unsqueeze(-1) * torch.stack([stats.b, stats.w1], -1)
     H = torch.linalg.solve_triangular(L, G, upper=False)
     if profile_mean and bool(stats.n > 0):  # (1' Sigma^-1 y) / (1' Sigma^-1 1)

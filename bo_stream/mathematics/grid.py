@@ -169,7 +169,15 @@ class Grid:
         t = (places - origin) / step
         cell = t.detach().clamp(low, high).floor_()
         s = t - cell
-        self._check_inside(s.detach())
+        room, positions = ROOM[self.folded], s.detach()
+        least, most = positions.aminmax() if s.numel() else (0.0, 1.0)
+        if not (float(least) >= -room and float(most) <= 1.0 + room):  # nor NaN
+            raise BoundsError(
+                "points inside the grid"
+                + ("" if self.folded else ", at least one cell from its edge"),
+                f"some outside (nodes from {self.origin}, steps {self.step}, sizes {self.sizes})",
+                "Build the surrogate with `bounds` or a `grid` that covers them.",
+            )
         s2 = s * s
         powers = torch.stack([s2 * s, s2, s, torch.ones_like(s)], -1)
         start = torch.minimum((cell - 1.0).clamp_min_(0.0), last)
@@ -217,17 +225,6 @@ class Grid:
         low, high = [edge] * self.dim, [g - 2.0 - edge for g in self.sizes]
         last = [float(g - REACH) for g in self.sizes]
         return torch.tensor([self.origin, self.step, low, high, last], dtype=torch.float64)
-
-    def _check_inside(self, s: Tensor) -> None:
-        """Refuse positions in cells that are outside of them; NaN too."""
-        room, (least, most) = ROOM[self.folded], s.aminmax() if s.numel() else (0.0, 1.0)
-        if not (float(least) >= -room and float(most) <= 1.0 + room):
-            raise BoundsError(
-                "points inside the grid"
-                + ("" if self.folded else ", at least one cell from its edge"),
-                f"some outside (nodes from {self.origin}, steps {self.step}, sizes {self.sizes})",
-                "Build the surrogate with `bounds` or a `grid` that covers them.",
-            )
 
     def axes(self, like: Tensor) -> list[Tensor]:
         """Points ``n_k x d`` along each dimension, starting at zero."""

@@ -674,8 +674,7 @@ class DecoupledState(InducingState):
             K.diagonal().add_(prior.s2 * self.window.r)
             return K
 
-        C = lower_factor(covariance())  # which overwrites it
-        return replace(self, C=chol_psd(covariance()) if C is None else C)
+        return replace(self, C=lower_factor(covariance))
 
     def _covariance(
         self, prior: SparsePrior, X: Tensor, Z: Tensor, A_X: Tensor, A_Z: Tensor
