@@ -416,12 +416,6 @@ class GridState(BufferedStatistics[Grid]):
     checked_at: Tensor = shaped("", "extended")
     grid: Grid = nested()
 
-    unlike = (
-        "two streams on the same grid",
-        "grids of different nodes, and points no longer held",
-        "Build both with the same `grid_size`.",
-    )
-
     @classmethod
     def before_data(
         cls, grid: Grid, dim: int, outputs: int, shared: bool, opening: int

@@ -73,11 +73,6 @@ class NodeState(SufficientStatistics):
         sums = {"w1": o.new_zeros(outputs, 0), "y1": o, "one": o.clone()}
         return cls.zeros((0, 0), 0, outputs, False, **sums, Z=o.new_zeros(0, dim))
 
-    @property
-    def size(self) -> int:
-        """The number of nodes."""
-        return self.Z.shape[0]
-
     def joined_by(self, X: Tensor) -> Self:
         """With more nodes, ``q x d``, whose statistics are zero."""
         q = len(X)
@@ -132,12 +127,12 @@ def absorb(
         state = replace(state, origin=far(Y[:, :CHUNK].mean(-1)))
     for chunk in torch.arange(len(X), device=X.device).split(CHUNK):
         joining = chunk[:0]
-        if state.size < cap:
-            room = cap - state.size
+        if len(state.Z) < cap:
+            room = cap - len(state.Z)
             joining = chunk[entrants(state.Z, X[chunk], R[:, chunk], prior, room, tolerance)]
             state = state.joined_by(X[joining])
         if len(joining):  # before they can make room for others
-            units = torch.eye(state.size, dtype=X.dtype, device=X.device)[-len(joining) :]
+            units = torch.eye(len(state.Z), dtype=X.dtype, device=X.device)[-len(joining) :]
             state = state.with_rows(units.expand(len(Y), -1, -1), Y[:, joining], R[:, joining])
         others = chunk[~torch.isin(chunk, joining)]
         for some in others.split(COMPETING) if len(others) else ():
@@ -197,7 +192,7 @@ def _projected(
     if bool(nodes.any()):
         _, _, W, rho = projections(prior, state.Z, X)
     W = W.mT.clone()
-    W[:, nodes] = F.one_hot(place[nodes], state.size).to(W)
+    W[:, nodes] = F.one_hot(place[nodes], len(state.Z)).to(W)
     rho = torch.where(others, rho.clamp_min(0.0), 0.0)
     return state.with_rows(W, Y, R + rho / prior.s2.unsqueeze(-1))
 
@@ -236,7 +231,7 @@ def swap(
         The state, and the node number of each candidate, ``q``: -1 for none.
     """
     free, variances, own = competing.clone(), prior.variances(X), prior.variances(state.Z).clone()
-    holder = torch.full((state.size,), -1, device=X.device)
+    holder = torch.full((len(state.Z),), -1, device=X.device)
     while True:
         loo = 1.0 / exchange.inverse.diagonal(dim1=-2, dim2=-1).clamp_min(TINY)
         scores = (torch.minimum(loo, own) / own).amax(0)

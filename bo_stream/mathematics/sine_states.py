@@ -373,12 +373,6 @@ class HilbertState(BufferedStatistics[Basis]):
 
     basis: Basis = nested()
 
-    unlike = (
-        "two streams on the same features",
-        "features chosen for other lengthscales, and points no longer held",
-        "Build both with the same `lengthscales`.",
-    )
-
     @classmethod
     def on(
         cls,

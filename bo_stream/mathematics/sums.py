@@ -191,7 +191,7 @@ class Comparable(Protocol):
 class BufferedStatistics(FeatureStatistics, Generic[FEATURES]):
     """Statistics over features that can be chosen again while all points are held.
 
-    A family adds the features as a field, and defines `features`, `over` and `unlike`.
+    A family adds the features as a field, and defines `features` and `over`.
 
     Attributes:
         buffer: Room for the first ``w`` points, held while there are no more.
@@ -200,9 +200,6 @@ class BufferedStatistics(FeatureStatistics, Generic[FEATURES]):
 
     buffer: Rows = nested(n="w")
     chosen_at: Tensor = shaped("", "not negative")
-
-    unlike: ClassVar[tuple[str, str, str]]
-    """The error for two streams over different features: expected, got, remedy."""
 
     @property
     @abstractmethod
@@ -273,7 +270,11 @@ class BufferedStatistics(FeatureStatistics, Generic[FEATURES]):
         if self.features.same_as(features):
             return self
         if not self.holds_all(n):
-            raise StateError(*self.unlike)
+            raise StateError(
+                "two streams on the same grid, or on the same features",
+                "others, and points no longer held",
+                "Build both with the same `lengthscales` or `grid_size`.",
+            )
         return self.resummed(features, n)
 
     def rescaled(self, shift: Tensor, factor: Tensor, known_noise: bool) -> Self:

@@ -363,9 +363,8 @@ class WISKI(FeatureGP[GridState]):
             self._replace(state=self.state.resummed(self._covering(sizes), 0))
 
     def _options(self) -> dict[str, Any]:
-        if self._nodes is None:
-            return {"grid_size": self.grid_size, "opening": self.opening}
-        return {"grid": self._nodes, "opening": self.opening}
+        nodes = {"grid": self._nodes} if self._nodes else {"grid_size": self.grid_size}
+        return {**nodes, "opening": self.opening}
 
     def _sizes(self) -> dict[str, int]:
         pairs = pair_count(self.grid.sizes)
