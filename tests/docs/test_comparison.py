@@ -9,7 +9,7 @@ from experiments.comparison.pages import pairs, plain, standing
 from tests.docs.pages import ROOT
 
 MARK = re.compile(
-    r"<!-- (?P<file>[\w/]+\.csv)(?:, (?P<budget>[^>]+))? -->\n+(?P<table>(?:\|.*\n)+)"
+    r"<!-- (?P<file>[\w/-]+\.csv)(?:, (?P<budget>[^>]+))? -->\n+(?P<table>(?:\|.*\n)+)"
 )
 PAPERS = [path.stem for path in sorted((ROOT / "docs" / "papers").glob("*.md"))]
 FOLDERS = {"comparison": "comparison", "mission": "mission"}

@@ -254,9 +254,23 @@ COMPARISON = [
 
 # -- the mission's study -------------------------------------------------------------------------
 
-END = stored("mission/qUCB/standings.csv").query("budget == '10 s'").set_index("method")
+RULES = ("qUCB", "qLogEI", "Thompson-sampling")
+ENDS = {
+    rule: stored(f"mission/{rule}/standings.csv").query("budget == '10 s'").set_index("method")
+    for rule in RULES
+}
 STEP = stored("mission/qUCB/steps.csv").set_index("method")
-MAPS = stored("mission/malaria.csv").set_index(["surrogate", "policy"])["error"]
+MAPS = stored("mission/malaria.csv").query("raster.str.contains('benin')")
+MAPS = MAPS.set_index(["surrogate", "policy"])["error"]
+
+
+def made(method: str) -> str:
+    return f"{ENDS['qUCB']['n'][method]:,.0f}"
+
+
+def ranks(method: str) -> str:
+    one, two, three = (f"{ENDS[rule]['mean rank'][method]:.1f}" for rule in RULES)
+    return f"{one}, {two} and {three}"
 
 
 def step(method: str) -> str:
@@ -270,12 +284,14 @@ def error(surrogate: str, policy: str) -> str:
 
 NIPV, ANY, GRID = "integrated variance (NIPV)", "random cells", "WISKI, 30 x 30 nodes"
 MISSION = [
-    f"In 10 processor seconds `SingleTaskGP` makes {END['n']['SingleTaskGP']:.0f} evaluations, "
-    f"`WISKI` {END['n']['WISKI']:.0f}, `OnlineSGPR` {END['n']['OnlineSGPR with VIPS']:.0f} and "
-    f"`HSGP` {END['n']['HSGP']:.0f}.",
+    f"In 10 processor seconds `SingleTaskGP` makes {made('SingleTaskGP')} evaluations, "
+    f"`WISKI` {made('WISKI')}, `OnlineSGPR` {made('OnlineSGPR with VIPS')} and "
+    f"`HSGP` {made('HSGP')}.",
     f"A step of `SingleTaskGP` takes {step('SingleTaskGP')} ms in these bins, of `WISKI` "
     f"{step('WISKI')}, of `OnlineSGPR` {step('OnlineSGPR with VIPS')} and of "
     f"`HSGP` {step('HSGP')}.",
+    f"Among eight methods the mean rank of `SingleTaskGP` is {ranks('SingleTaskGP')} with the "
+    f"three acquisition functions, of `WISKI` {ranks('WISKI')} and of `HSGP` {ranks('HSGP')}.",
     f"With NIPV the error of `WISKI` is {error(GRID, NIPV)}, at random {error(GRID, ANY)}; of "
     f"`ExactGP` {error('ExactGP', NIPV)} and {error('ExactGP', ANY)}; of O-SVGP "
     f"{error('O-SVGP', NIPV)} and {error('O-SVGP', ANY)}.",
