@@ -105,7 +105,7 @@ def differences_within(low: Sequence[int], widths: Sequence[int], sizes: Sequenc
 
 
 def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Tensor:
-    """The prior covariance ``W K W'`` at points ``n x d``, ``o x n x n``, differentiable (once).
+    """The prior covariance ``W K W'`` at points ``n x d``, ``o x n x n``, differentiable twice.
 
     Costs O(d n^2) and products of one dimension each for a product kernel, else O(4 d n m + 4^d
     n^2).

@@ -11,10 +11,11 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.common.along import draw_along
 from experiments.common.command import CONFIGS, commands, configured, start
 from experiments.common.data import MADE_UP
 from experiments.common.progress import say
-from experiments.computation_aware.pictures import draw_curves, draw_distances
+from experiments.computation_aware.pictures import draw_distances
 from experiments.computation_aware.study import curves, distances, losses, seconds
 
 SMALLER: dict[str, Any] = {
@@ -29,7 +30,7 @@ SMALLER: dict[str, Any] = {
 def computation_aware(c: dict[str, Any], folder: Path) -> None:
     """All four parts, one after the other."""
     table, along = curves(c["curve"])
-    draw_curves(along, folder / "curves.png")
+    draw_along(along, folder / "curves.png")
     _show(table, folder / "curves.csv", "A curve: scores between the rows")
     table = distances(c["subspace"])
     draw_distances(table, folder / "subspaces.png")

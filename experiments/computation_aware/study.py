@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from statistics import median
@@ -26,6 +25,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import StateError
 from bo_stream.growth import FixedSize
 from experiments.benchmarks.timing import alternated
+from experiments.common.along import Along
 from experiments.common.baselines.modules import modules
 from experiments.common.baselines.surrogates import observations, twin
 from experiments.common.data import TableSplit, rows_of, scores, waves
@@ -35,19 +35,7 @@ from experiments.common.study import tables
 Entry = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """One method's predictions of observations at ``p`` inputs on the axis, and the ``n`` rows."""
-
-    name: str
-    at: Tensor
-    mean: Tensor
-    deviation: Tensor
-    X: Tensor
-    Y: Tensor
-
-
-def curves(c: Entry) -> tuple[pd.DataFrame, list[Curve]]:
+def curves(c: Entry) -> tuple[pd.DataFrame, list[Along]]:
     """A wave with a gap, under a budget: every method learns its own hyperparameters.
 
     Scores are those of noisy observations along the axis, the gap included.
@@ -67,7 +55,7 @@ def curves(c: Entry) -> tuple[pd.DataFrame, list[Curve]]:
         model.fit(c["evaluations"])
         mean, variance = observations(model, at.unsqueeze(-1))
         rows.append({"method": name, "actions": few} | scores(mean, variance, outcomes))
-        drawn.append(Curve(name, at, mean, variance.sqrt(), X[:, 0], Y[:, 0]))
+        drawn.append(Along(name, at, mean, variance.sqrt(), X[:, 0], Y[:, 0]))
     return pd.DataFrame(rows), drawn
 
 

@@ -9,10 +9,11 @@ are printed and written, pictures drawn, in the folder of the configuration.
 from pathlib import Path
 from typing import Any
 
+from experiments.common.along import draw_along
 from experiments.common.command import CONFIGS, commands, configured, start
 from experiments.common.data import MADE_UP
 from experiments.common.progress import say
-from experiments.decoupled.pictures import draw_along, draw_learning, draw_scores
+from experiments.decoupled.pictures import draw_learning, draw_scores
 from experiments.decoupled.streams import followed, means, summary
 from experiments.decoupled.toy import compared
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -10,24 +9,13 @@ import torch
 from torch import Tensor
 
 from bo_stream import ExactGP
+from experiments.common.along import Along
 from experiments.common.baselines.modules import frozen, modules
 from experiments.common.baselines.stochastic import StochasticDecoupled
 from experiments.common.baselines.surrogates import observations, twin
 
 STOCHASTIC = "decoupled, stochastic gradients"
 Marginals = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True, eq=False)
-class Along:
-    """One method's predictions of observations at ``p`` inputs on the axis, and the ``n`` rows."""
-
-    name: str
-    at: Tensor
-    mean: Tensor
-    deviation: Tensor
-    X: Tensor
-    Y: Tensor
 
 
 def rows(n: int, noise: float, seed: int) -> tuple[Tensor, Tensor]:
