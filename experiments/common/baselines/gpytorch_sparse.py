@@ -60,14 +60,16 @@ class SVGP(gpytorch.models.ApproximateGP):
         return MultivariateNormal(self.mean_module(X), self.covar_module(X))
 
 
-def predicted(model: Any, likelihood: GaussianLikelihood, X: Tensor) -> tuple[Tensor, Tensor]:
+def predicted(
+    model: Any, likelihood: GaussianLikelihood, X: Tensor, cholesky: int = 10**6
+) -> tuple[Tensor, Tensor]:
     """Means and variances of observations at ``n x d`` points, ``n`` each, without a graph.
 
-    With many inducing points gpytorch would turn from Cholesky factors to iterations, which are
-    slower here and random. The model is left in training mode.
+    Matrices of more than ``cholesky`` rows are not factorised: gpytorch turns to iterations, which
+    are slower and random. The model is left in training mode.
     """
     model.eval(), likelihood.eval()
-    with torch.no_grad(), max_cholesky_size(10**6):
+    with torch.no_grad(), max_cholesky_size(cholesky):
         parts = [likelihood(model(part)) for part in X.split(CHUNK)]
         mean = torch.cat([part.mean for part in parts])
         variance = torch.cat([part.variance for part in parts])

@@ -6,6 +6,7 @@ from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.surrogates import registry
 from experiments.common.baselines.baseline import Baseline
 from experiments.common.baselines.batch_sgpr import BatchSGPR
+from experiments.common.baselines.conjugate import CGGP
 from experiments.common.baselines.local import LocalGPs
 from experiments.common.baselines.online_svgp import OnlineSVGP
 from experiments.common.baselines.stochastic import StochasticDecoupled
@@ -18,6 +19,7 @@ FAMILIES: dict[str, Callable[..., StreamingGP]] = {
 BASELINES: dict[str, Callable[..., Baseline]] = {
     "svi": SVI,
     "batch_sgpr": BatchSGPR,
+    "cggp": CGGP,
     "local": LocalGPs,
     "stochastic": StochasticDecoupled,
 }

@@ -12,7 +12,7 @@ from experiments.common.data import MADE_UP, TableSplit
 from experiments.decoupled.streams import baseline, followed, means, scored, summary
 from experiments.decoupled.toy import distance, rows
 
-KINDS = {"family", "svi", "batch_sgpr", "local", "stochastic"}
+KINDS = {"family", "svi", "batch_sgpr", "cggp", "local", "stochastic"}
 
 
 def test_the_first_sets_the_seconds_of_those_who_could_always_learn_more() -> None:
@@ -28,7 +28,7 @@ def test_the_first_sets_the_seconds_of_those_who_could_always_learn_more() -> No
     assert 3.6 < spent["SVI, 128 points"] / spent[first] < 5.0
 
 
-@pytest.mark.parametrize("name", ["arm", "arm_once", "stream"])
+@pytest.mark.parametrize("name", ["arm", "arm_first", "arm_once", "stream"])
 def test_every_contender_of_a_configuration_can_be_made(name: str) -> None:
     specs = parsed(CONFIGS / f"decoupled_{name}.toml")["contenders"].values()
     assert {spec["kind"] for spec in specs} <= KINDS
@@ -39,7 +39,7 @@ def test_every_contender_of_a_configuration_can_be_made(name: str) -> None:
 
 
 def test_contenders_are_known_by_their_kind() -> None:
-    with pytest.raises(InputError, match="family, svi, batch_sgpr, local, stochastic"):
+    with pytest.raises(InputError, match="family, svi, batch_sgpr, cggp, local, stochastic"):
         baseline({"kind": "nosuch"}, 0)
 
 

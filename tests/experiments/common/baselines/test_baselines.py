@@ -10,11 +10,13 @@ from botorch.acquisition.knowledge_gradient import qKnowledgeGradient
 from torch import Tensor
 
 from acquisitions import build
-from bo_stream import ExactGP, OnlineSGPR
+from bo_stream import CaGP, ExactGP, OnlineSGPR
+from bo_stream.actions import ConjugateGradient
 from bo_stream.errors import InputError, StateError, UnsupportedError
 from bo_stream.growth import FixedSize
 from experiments.common.baselines.baseline import Baseline, shares
 from experiments.common.baselines.batch_sgpr import BatchSGPR
+from experiments.common.baselines.conjugate import CGGP
 from experiments.common.baselines.local import LocalGPs
 from experiments.common.baselines.modules import learned, modules
 from experiments.common.baselines.stochastic import StochasticDecoupled
@@ -24,6 +26,7 @@ from experiments.common.baselines.svi import SVI
 METHODS: dict[str, Callable[[], Baseline]] = {
     "svi": lambda: SVI(24, minibatch=64),
     "batch sgpr": lambda: BatchSGPR(24),
+    "cggp": lambda: CGGP(20),
     "local": lambda: LocalGPs(cap=40),
     "stochastic": lambda: StochasticDecoupled(200, 24, minibatch=64),
     "incremental": lambda: Surrogate("online_sgpr", {"growth": FixedSize(24)}, 3),
@@ -63,7 +66,7 @@ def test_it_learns_from_a_stream(name: str) -> None:
     assert float((error.abs() <= 2.0 * variance.sqrt()).double().mean()) > 0.5
 
 
-@pytest.mark.parametrize("name", ["svi", "batch sgpr", "stochastic"])
+@pytest.mark.parametrize("name", ["svi", "batch sgpr", "cggp", "stochastic"])
 def test_it_spends_its_budget_and_says_so(name: str) -> None:
     method = METHODS[name]()
     X, Y = rows(80)
@@ -154,6 +157,24 @@ def test_a_long_step_of_adam_stays_within_the_constraints() -> None:
         name for module in ("covar_module", "likelihood") for name, *_ in own[module].named_priors()
     }
     assert {name.rpartition(".")[2] for name in names} == {"lengthscale_prior", "noise_prior"}
+
+
+# -- conjugate gradients -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("iterations", [6, 80])
+def test_means_are_those_of_so_many_actions(iterations: int) -> None:
+    X, Y = rows(40)
+    method, at = CGGP(iterations, preconditioner=0), rows(9, seed=2)[0]
+    method.observe(X, Y)  # one step, which moves hyperparameters
+    learned = ("covar_module", "mean_module", "likelihood")
+    own = modules(2) | {name: getattr(method._model, name) for name in learned}
+    cagp = CaGP(X, Y, actions=ConjugateGradient(min(iterations, 40)), **own)
+    mean, variance = method.predict(at)
+    want = observations(cagp, at)
+    assert torch.allclose(mean, want[0], atol=1e-5)  # residuals end at 1e-6
+    if iterations > 40:  # rounding, in 40 of them
+        assert torch.allclose(variance, want[1], atol=1e-5)
 
 
 # -- local GPs ----------------------------------------------------------------------------------
