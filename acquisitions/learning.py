@@ -53,6 +53,9 @@ __all__ = [
     "select_from_pool",
 ]
 
+KEPT = 12
+"""Number of chunks of a pool up to which their joint posteriors are kept for the picks to come."""
+
 SMALLEST = 1e-12
 """A noiseless candidate with less than this share of the largest variance counts as known."""
 
@@ -401,7 +404,8 @@ def select_from_pool(
             `optimize_acqf_discrete`. Its own pending points are taken into account and restored.
         pool: ``N x d`` raw candidates.
         q: Number of points to select.
-        chunk_size: Candidates scored at a time, which bounds the memory.
+        chunk_size: Candidates scored at a time, which bounds the memory: that of a dozen chunks is
+            kept, O(r) a candidate.
         noise: ``N`` (or ``N x m``) raw noise variances of the candidates, for the closed forms; by
             default those of `NIPV`, or the typical noise.
 
@@ -498,7 +502,8 @@ class _Reductions:
         self.scales = acqf.raw_scales() if isinstance(acqf, NIPV) else None
         self.X = model.transformed(points)
         self.chunks = self.X.split(chunk_size)
-        self.kept = [self.process.at(self.X)] if len(self.chunks) == 1 else None
+        few = len(self.chunks) <= KEPT
+        self.kept = list(map(self.process.at, self.chunks)) if few else None
         self.variance, self.gram = self._everywhere(None)  # o x N
         self.least = SMALLEST * float(self.variance.max())
         self.r = self.g = self.variance.unsqueeze(-2)[:, :0]  # o x picks x N
@@ -539,7 +544,7 @@ class _Reductions:
 
     def _everywhere(self, s: Joint | None) -> tuple[Tensor, Tensor]:
         """``cov`` and ``sum_t w_t cov(., t) cov(t, .)`` of a point and all rows, ``o x N`` each; or
-        of each row and itself. The joint posterior of a pool of one chunk is kept.
+        of each row and itself. Joint posteriors of few chunks are kept.
         """
         cov, gram = [], []
         for c in self.kept or map(self.process.at, self.chunks):

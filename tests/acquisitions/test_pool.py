@@ -63,7 +63,7 @@ def greedy(value: Callable[[list[int]], float], q: int) -> tuple[list[int], list
 
 
 @FAMILIES
-@pytest.mark.parametrize("chunk_size, pending", [(4096, points(3, 4)), (7, None)])
+@pytest.mark.parametrize("chunk_size, pending", [(4096, points(3, 4)), (7, None), (2, None)])
 @pytest.mark.parametrize("kind", [NIPV, MaxVariance])
 def test_it_is_greedy(
     family: Callable[[], StreamingGP], chunk_size: int, kind: type, pending: Tensor | None
