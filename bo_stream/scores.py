@@ -23,6 +23,7 @@ from bo_stream.base.fitting import Surprise
 from bo_stream.base.gaussian_model import GaussianModel, ScaleFreeNormal
 from bo_stream.base.streaming_gp import PredictiveScore, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
+from bo_stream.mathematics.joint import Joint
 from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
 from bo_stream.mathematics.process import PosteriorProcess
 
@@ -74,14 +75,19 @@ def outcome_distribution(
     """
     weights, processes = _processes(model, ensemble)
     added = model.typical_noise() if noise else 0.0
-    chunks, means, variances = model.transformed(X).split(CHUNK), [], []
-    with torch.no_grad():
-        for process in processes:
-            points = [process.at(chunk) for chunk in chunks]
-            means.append(torch.cat([point.mean[0] for point in points]))
-            variances.append(torch.cat([point.variance()[0] for point in points]) + added)
+    chunks = model.transformed(X).split(CHUNK)
+
+    @torch.no_grad()
+    def everywhere(of: Callable[[Joint], Tensor]) -> Tensor:
+        parts = [[of(process.at(chunk))[0] for chunk in chunks] for process in processes]
+        return torch.stack(list(map(torch.cat, parts)))
+
+    means = everywhere(lambda f: f.mean)
     return OutcomeDistribution(
-        weights.to(means[0]), torch.stack(means), torch.stack(variances), _outcomes(model, X)
+        weights.to(means),
+        means,
+        lambda: everywhere(lambda f: f.variance()) + added,  # many points need only their means
+        _outcomes(model, X),
     )
 
 

@@ -86,7 +86,7 @@ class OutcomeDistribution:
     Attributes:
         weights: Those of ``K`` kernels, which add up to one.
         means: Means of the latent values under each kernel, ``K x n``.
-        variances: Their variances, ``K x n``.
+        spread: Their variances, ``K x n``, or what computes them when they are needed.
         outcome: Outcomes from latent values ``... x n``: `Linear`, or another function that
             increases, elementwise and the same at all points.
 
@@ -99,7 +99,7 @@ class OutcomeDistribution:
 
     weights: Tensor
     means: Tensor
-    variances: Tensor
+    spread: Tensor | Callable[[], Tensor]
     outcome: Linear | Callable[[Tensor], Tensor]
 
     @cached_property
@@ -163,6 +163,11 @@ class OutcomeDistribution:
         return self._mixed(width * total) / math.sqrt(2.0 * math.pi)
 
     # -- pieces ----------------------------------------------------------------------------------
+
+    @cached_property
+    def variances(self) -> Tensor:
+        """Variances of the latent values, ``K x n``."""
+        return self.spread() if callable(self.spread) else self.spread
 
     @cached_property
     def _sds(self) -> Tensor:
