@@ -9,6 +9,9 @@ from experiments.comparison.tables import LEAST
 ABOUT = ("budget", "method", "mean rank", "low", "high", "seeds", "n", "processor s")
 """Columns of ``standings.csv`` that are no tasks."""
 
+SHORT = {"rmse": "RMSE", "nlpd": "NLPD", "nmse": "nMSE"}
+"""Parts of a column's name that a page writes in capitals."""
+
 
 def standing(frame: pd.DataFrame, budget: str) -> str:
     """Standings within a budget: a column for each method, the best first, a row for each task."""
@@ -51,7 +54,8 @@ def pairs(frame: pd.DataFrame) -> str:
 
 def plain(frame: pd.DataFrame) -> str:
     """A table as it is: words, whole numbers, two digits of other numbers."""
-    lines = [_line(str(frame.columns[0]), list(frame.columns[1:]))]
+    heads = [" ".join(SHORT.get(w, w) for w in name.split("_")) for name in frame.columns]
+    lines = [_line(heads[0], heads[1:])]
     lines.append(_line("---", ["---"] * (len(frame.columns) - 1)))
     for row in frame.itertuples(index=False):
         cells = [one if isinstance(one, str) else _digits(one) for one in row]

@@ -19,7 +19,7 @@ from experiments.computation_aware.pictures import draw_distances
 from experiments.computation_aware.study import curves, distances, losses, seconds
 
 SMALLER: dict[str, Any] = {
-    "curve": {"rows": 40, "noise": 0.1, "actions": 4, "evaluations": 5},
+    "curve": {"rows": 40, "noise": 0.1, "actions": 4, "evaluations": 5, "seconds": 0.0},
     "subspace": {"rows": 60, "seeds": [0, 1], "actions": [4], "evaluations": [0, 5]},
     "loss": {"rows": 80, "test": 40, "seeds": [0], "actions": [8], "evaluations": 5},
     "cost": {"rows": [100, 200], "actions": [4, 8], "inputs": 3, "repetitions": 1},

@@ -26,6 +26,7 @@ from bo_stream.errors import StateError
 from bo_stream.growth import FixedSize
 from experiments.benchmarks.timing import alternated
 from experiments.common.along import Along
+from experiments.common.baselines.conjugate import CGGP
 from experiments.common.baselines.modules import modules
 from experiments.common.baselines.surrogates import observations, twin
 from experiments.common.data import TableSplit, rows_of, scores, waves
@@ -38,7 +39,8 @@ Entry = dict[str, Any]
 def curves(c: Entry) -> tuple[pd.DataFrame, list[Along]]:
     """A wave with a gap, under a budget: every method learns its own hyperparameters.
 
-    Scores are those of noisy observations along the axis, the gap included.
+    Scores are those of noisy observations along the axis, the gap included. CGGP, by as many
+    iterations, learns for so many ``seconds`` of processor time; it has no preconditioner.
     """
     X, Y = wave(c["rows"], c["noise"], 0)
     at = torch.linspace(0.0, 1.0, 401, dtype=torch.float64)
@@ -50,10 +52,15 @@ def curves(c: Entry) -> tuple[pd.DataFrame, list[Along]]:
         "CaGP-CG": CaGP(X, Y, actions=ConjugateGradient(few), **modules(1)),
         "SGPR": OnlineSGPR(X, Y, growth=FixedSize(few), **modules(1)),
     }
-    rows, drawn = [], []
+    predicted = {}
     for name, model in every.items():
         model.fit(c["evaluations"])
-        mean, variance = observations(model, at.unsqueeze(-1))
+        predicted[name] = observations(model, at.unsqueeze(-1))
+    rival = CGGP(few, preconditioner=0)
+    rival.observe(X, Y, c["seconds"])
+    predicted["CGGP"] = rival.predict(at.unsqueeze(-1))
+    rows, drawn = [], []
+    for name, (mean, variance) in predicted.items():
         rows.append({"method": name, "actions": few} | scores(mean, variance, outcomes))
         drawn.append(Along(name, at, mean, variance.sqrt(), X[:, 0], Y[:, 0]))
     return pd.DataFrame(rows), drawn

@@ -15,7 +15,7 @@ from experiments.common.data import MADE_UP
 from experiments.common.progress import say
 from experiments.decoupled.pictures import draw_learning, draw_scores
 from experiments.decoupled.streams import followed, means, summary
-from experiments.decoupled.toy import compared
+from experiments.decoupled.toy import by_step, compared
 
 SMALLER: dict[str, Any] = {"table": [{"name": MADE_UP}], "seeds": [0, 1], "train": 120, "test": 60}
 SMALLER |= {"first": 60, "batch": 30, "times": 0.2}
@@ -27,10 +27,10 @@ def sinc(c: dict[str, Any], folder: Path) -> None:
     results.to_csv(folder / "results.csv", index=False)
     draw_along(along, folder / "predictions.png")
     draw_learning(results, folder / "learning.png")
-    last = results[results["step"] == results.groupby("method")["step"].transform("max")]
-    table = last.groupby("method", sort=False)[["seconds", "mean_error", "deviation"]].mean()
+    table = by_step(results)
+    table.to_csv(folder / "table.csv", index=False)
     say("\nRMS distance from the exact mean in noise deviations, deviation over the exact one")
-    say(table.to_string(float_format="{:.4f}".format))
+    say(table.to_string(index=False, float_format="{:.4f}".format))
 
 
 def arm(c: dict[str, Any], folder: Path) -> None:

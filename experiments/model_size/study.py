@@ -41,6 +41,8 @@ PICTURES = {
 """Columns drawn by batch, and what they are."""
 EXCESS = {"excess_percent": "excess error (%)", "excess_nats": "excess NLPD (nats)"}
 """Columns drawn by the number of points, and what they are."""
+OPTIONAL = ("stored",)
+"""Keys that a configuration need not have."""
 FULL = "a GP on all rows at once"
 
 Reference = ExactGP | OnlineSGPR
@@ -181,7 +183,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[SizeRun]:
     labels, files = told_apart(growth, "growth policies")
     for entry in growth:
         checked_policy(without(entry, ["label"]))
-    recipe = {k: v for k, v in c.items() if k not in ("table", "growth", "splits", "output", TAKES)}
+    recipe = {k: v for k, v in c.items() if k not in ("table", "growth", "splits", "output", TAKES, *OPTIONAL)}
     plain = [without(entry, ["label"]) for entry in growth]
     policies = list(zip([None, *plain], [FULL, *labels], ["all", *files], strict=True))
     return [
@@ -202,14 +204,29 @@ def beside(means: pd.DataFrame, own: str, excess: str, how: str) -> pd.DataFrame
     return text.reindex(means.index.unique("table"))[policies].astype(object).fillna("-").T
 
 
+def with_stored(results: pd.DataFrame, stored: Path) -> pd.DataFrame:
+    """Results, and those of a file that are not among them, in the order of that file.
+
+    Results of tables that the file does not have, as in a smoke run, stand by themselves.
+    """
+    before, keys = pd.read_csv(stored)[results.columns], ["table", "policy", "split"]
+    if not results["table"].isin(before["table"]).all():
+        return results
+    every = pd.concat([before, results], ignore_index=True)
+    return every[keys].drop_duplicates().merge(every.drop_duplicates(keys, keep="last"), on=keys)
+
+
 def report(c: dict[str, Any], done: Sequence[tuple[SizeRun, pd.DataFrame]], folder: Path) -> None:
     """Tables and pictures of the runs that are done.
 
     The excess error is how much of the way back from the full GP's error to that of the mean a
-    stream goes, the excess NLPD the difference to the full GP's.
+    stream goes, the excess NLPD the difference to the full GP's. Results that are ``stored``, in
+    a file that an earlier report wrote, count as done.
     """
     about = [json.loads((folder / f"{run.stem}.json").read_text()) for run, _ in done]
     results = pd.DataFrame([each["result"] for each in about])
+    if "stored" in c:
+        results = with_stored(results, Path(c["stored"]))
     full = results[results["policy"] == FULL].set_index(["table", "split"])
     results = results.join(full[["rmse", "nlpd"]].add_suffix("_full"), on=["table", "split"])
     most = results["rmse_mean"] - results["rmse_full"]

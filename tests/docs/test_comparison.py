@@ -9,8 +9,10 @@ from experiments.comparison.pages import pairs, plain, standing
 from tests.docs.pages import ROOT
 
 MARK = re.compile(
-    r"<!-- (?P<file>[\w/-]+\.csv)(?:, (?P<budget>[^>]+))? -->\n+(?P<table>(?:\|.*\n)+)"
+    r"<!-- (?P<file>[\w/-]+\.csv)(?:, (?P<budget>[^>]+)|: (?P<columns>[^>]+))? -->\n+"
+    r"(?P<table>(?:\|.*\n)+)"
 )
+"""A comment before a table names its file and, if need be, the budget or the columns shown."""
 PAPERS = [path.stem for path in sorted((ROOT / "docs" / "papers").glob("*.md"))]
 FOLDERS = {"comparison": "comparison", "mission": "mission"}
 FOLDERS |= {f"papers/{name}": "papers" for name in PAPERS}
@@ -24,6 +26,7 @@ MARKS = [(name, mark) for name, text in PAGES.items() for mark in MARK.finditer(
 )
 def test_tables_are_those_of_the_files(page: str, mark: re.Match[str]) -> None:
     frame = pd.read_csv(ROOT / "docs" / FOLDERS[page] / mark["file"])
+    frame = frame[mark["columns"].split(", ")] if mark["columns"] else frame
     made = plain if "budget" not in frame else pairs
     table = standing(frame, mark["budget"]) if mark["budget"] else made(frame)
     assert mark["table"].strip() == table

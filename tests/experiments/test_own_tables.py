@@ -68,6 +68,10 @@ def test_the_size_of_a_model_by_policy(own: str, tmp_path: Path) -> None:
     assert text["OIPS, rho 0.5"] == f"{few['points']:.0f}: {few['excess_percent']:.1f}"
     assert text["splits"] == "1" and text[full] == f"{whole['rmse']:.3f}"
     assert all((tmp_path / f"{name}.png").is_file() for name in (*model_size.EXCESS, "rmse"))
+    splits = pd.read_csv(tmp_path / "splits.csv")
+    (tmp_path / "splits.csv").rename(tmp_path / "stored.csv")
+    model_size.report(c | {"stored": str(tmp_path / "stored.csv")}, done[2:], tmp_path)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "splits.csv"), splits)  # two are stored
     model_size.report(c, done[1:], tmp_path)  # nothing to be compared with so far
     assert pd.read_csv(tmp_path / "means.csv")["excess_nats"].isna().all()
     with pytest.raises(typer.BadParameter, match="table own needs batches"):
