@@ -1,16 +1,52 @@
-"""Tables of a comparison as Markdown, as the documentation shows them."""
+"""Tables of studies as Markdown, as the documentation shows them.
 
+A comment above a table names its file: ``<!-- FILE -->``, ``<!-- FILE, BUDGET -->`` of standings
+within a budget, ``<!-- FILE: COLUMN, COLUMN -->`` of some columns. `python -m
+experiments.comparison.pages PAGE...` makes the tables of pages anew. Files lie in the folder of the
+page's own name or, if there is none, beside it.
+"""
+
+import re
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
 from experiments.comparison.tables import LEAST
+
+MARK = re.compile(
+    r"(?P<comment><!-- (?P<file>[\w/-]+\.csv)"
+    r"(?:, (?P<budget>[^>]+)|: (?P<columns>[^>]+))? -->\n+)(?P<table>(?:\|.*\n)+)"
+)
+"""A comment and its table."""
 
 ABOUT = ("budget", "method", "mean rank", "low", "high", "seeds", "n", "processor s")
 """Columns of ``standings.csv`` that are no tasks."""
 
 SHORT = {"rmse": "RMSE", "nlpd": "NLPD", "nmse": "nMSE"}
 """Parts of a column's name that a page writes in capitals."""
+
+
+def made(page: Path) -> str:
+    """The text of a page, its tables made from their files."""
+    own = page.with_suffix("")
+    folder = own if own.is_dir() else page.parent
+
+    def one(mark: re.Match[str]) -> str:
+        return f"{mark['comment']}{table(mark, folder)}\n"
+
+    return MARK.sub(one, page.read_text(encoding="utf-8"))
+
+
+def table(mark: re.Match[str], folder: Path) -> str:
+    """The table that a comment asks for, of a file in the folder."""
+    frame = pd.read_csv(folder / mark["file"])
+    if mark["budget"]:
+        return standing(frame, mark["budget"])
+    if mark["columns"]:
+        frame = frame[mark["columns"].split(", ")]
+    return pairs(frame) if "budget" in frame else plain(frame)
 
 
 def standing(frame: pd.DataFrame, budget: str) -> str:
@@ -85,3 +121,8 @@ def _range(row: pd.Series, how: str) -> str:
 
 def _line(name: str, cells: Sequence[str] | pd.Index) -> str:
     return f"| {' | '.join([name, *cells])} |"
+
+
+if __name__ == "__main__":
+    for path in map(Path, sys.argv[1:]):
+        path.write_text(made(path), encoding="utf-8")

@@ -183,7 +183,11 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[SizeRun]:
     labels, files = told_apart(growth, "growth policies")
     for entry in growth:
         checked_policy(without(entry, ["label"]))
-    recipe = {k: v for k, v in c.items() if k not in ("table", "growth", "splits", "output", TAKES, *OPTIONAL)}
+    recipe = {
+        k: v
+        for k, v in c.items()
+        if k not in ("table", "growth", "splits", "output", TAKES, *OPTIONAL)
+    }
     plain = [without(entry, ["label"]) for entry in growth]
     policies = list(zip([None, *plain], [FULL, *labels], ["all", *files], strict=True))
     return [

@@ -7,9 +7,11 @@ A comment right before a fence, which no reader sees, may say how the tests take
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import pandas as pd
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -96,3 +98,14 @@ def blocks(page: Path) -> Iterator[Block]:
 def prose(page: Path) -> str:
     """A page without its fenced blocks."""
     return FENCE.sub("", read(page))
+
+
+def stored(file: str) -> pd.DataFrame:
+    """A table of a study that pages are made from; those in ``tables`` as text."""
+    return pd.read_csv(ROOT / "docs" / file, dtype=str if file.startswith("tables/") else None)
+
+
+def missing(page: str, sentences: Iterable[str]) -> list[str]:
+    """Sentences that are not on a page word for word, wherever lines end."""
+    text = " ".join(read(ROOT / page).split())
+    return [one for one in sentences if " ".join(one.split()) not in text]

@@ -1,7 +1,7 @@
 """The figures on the README and in `docs` are those of the studies' stored tables.
 
-A sentence is written here with the numbers of `docs/comparison` and `docs/tables`, and is on its
-page word for word. What two pages say therefore agrees.
+A sentence is written here with the numbers of `docs/comparison`, `docs/mission` and `docs/tables`,
+and is on its page word for word. What two pages say therefore agrees.
 """
 
 from pathlib import Path
@@ -9,13 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, missing, stored
 
 DOCS = ROOT / "docs"
-
-
-def stored(name: str) -> pd.DataFrame:
-    return pd.read_csv(DOCS / name, dtype=str if name.startswith("tables/") else None)
 
 
 # -- numbers of a comparison ---------------------------------------------------------------------
@@ -303,88 +299,14 @@ MISSION = [
 ]
 
 
-# -- the page of VIPS and OIPS -------------------------------------------------------------------
-
-SWEPT = stored("papers/vips_means.csv").set_index(["policy", "table"])
-TOYS = stored("papers/vips_batches.csv").set_index(["scenario", "policy", "seed", "batch"])
-RIVALS = stored("papers/oips_toys.csv").set_index(["stream", "policy"])
-FIXED = [f"FixedSize, m {m}" for m in (10, 20, 30)]
-
-
-def excess(policy: str, *tables: str) -> str:
-    """The range over tables."""
-    found = SWEPT.loc[policy, "excess_percent"]
-    found = found[list(tables)] if tables else found
-    return (
-        f"{found.min():.1f} to {found.max():.1f} %" if len(found) > 1 else f"{found.item():.1f} %"
-    )
-
-
-def points(policy: str, *tables: str) -> str:
-    found = SWEPT.loc[policy, "points"]
-    found = found[list(tables)] if tables else found
-    return f"{found.min():.0f} to {found.max():.0f}" if len(found) > 1 else f"{found.item():.0f}"
-
-
-def toy(what: str, stream: str, policy: str, seed: int, batch: int) -> float:
-    return float(TOYS.loc[(stream, policy, seed, batch - 1), what])
-
-
-def beyond(stream: str, policy: str) -> str:
-    return f"{RIVALS.loc[(stream, policy), 'error']:.3f}".lstrip("0")
-
-
-FULL = "a GP on all rows at once"
-VIPS, OIPS = "VIPS, delta 0.05", "OIPS, rho 0.9"
-WORST = SWEPT["excess_percent"].groupby("policy", sort=False).max().drop(FULL)
-KIN = SWEPT.xs("kin8nm", level="table").filter(like="VIPS, delta", axis=0)
-FOUR = "four stages"
-PAPER = [
-    f"VIPS(.05) ends with {points(VIPS)} points and {excess(VIPS)} of excess error, OIPS(.9) with "
-    f"{points(OIPS)} and {excess(OIPS)}, conditional variance to 10 with "
-    f"{points('ConditionalVariance, eta 10.0')} and {excess('ConditionalVariance, eta 10.0')}, and "
-    f"200 points have {excess('FixedSize, m 200')}.",
-    f"Only {' and '.join(WORST.index[WORST < 7.0])} stay below 7 % on all five tables",
-    f"On Elevators VIPS(.4) has {points('VIPS, delta 0.4', 'elevators')} points at "
-    f"{excess('VIPS, delta 0.4', 'elevators')}, where 50 fixed points have "
-    f"{excess('FixedSize, m 50', 'elevators')} and conditional variance to 10 with "
-    f"{points('ConditionalVariance, eta 10.0', 'elevators')} points "
-    f"{excess('ConditionalVariance, eta 10.0', 'elevators')}.",
-    f"On Kin8nm every `delta` ends at the limit of {KIN['points'].min():.0f} points, from "
-    f"{KIN['excess_percent'].min():.1f} to {KIN['excess_percent'].max():.1f} % above the GP on all "
-    "rows",
-    f"`OIPS(.9)` on Bike has {points(OIPS, 'bike')} points at {excess(OIPS, 'bike')}, `OIPS(.8)` "
-    f"{points('OIPS, rho 0.8', 'bike')} at {excess('OIPS, rho 0.8', 'bike')}:",
-    f"`delta` .4 still leaves {points('VIPS, delta 0.4', 'concrete')} points on Concrete, and on "
-    f"Skillcraft 50 fixed points have {excess('FixedSize, m 50', 'skillcraft')} of excess error, "
-    f"VIPS(.05) with {points(VIPS, 'skillcraft')} points {excess(VIPS, 'skillcraft')}.",
-    f"Seed 0 has {toy('points', 'uniform domain', 'VIPS', 0, 4):.0f} points for its first 60 rows, "
-    f"and {toy('points', 'uniform domain', 'VIPS', 0, 5):.0f} after the next batch.",
-    f"With 20 points ours ends at {toy('rmse', FOUR, FIXED[1], 42, 4):.2f} where the paper has .3",
-    f"In the end VIPS is at {toy('rmse', FOUR, 'VIPS', 42, 4):.2f} and an exact GP at "
-    f"{toy('rmse', FOUR, 'exact GP', 42, 4):.2f}.",
-    f"Their negative log densities are {toy('nlpd', FOUR, 'VIPS', 42, 4):.2f} and "
-    f"{toy('nlpd', FOUR, 'exact GP', 42, 4):.2f} nats (the paper: 1.0 and .9).",
-    f"from {toy('points', 'magnetic path 1', 'VIPS', 0, 1):.0f} points to "
-    f"{toy('points', 'magnetic path 1', 'VIPS', 0, 5):.0f}",
-    f"error {beyond('uniform', 'OIPS')}, {beyond('time series', 'OIPS')} and "
-    f"{beyond('uneven', 'OIPS')} on the three, a grid of as many points "
-    f"{beyond('uniform', 'grid, times 1.0')}, {beyond('time series', 'grid, times 1.0')} and "
-    f"{beyond('uneven', 'grid, times 1.0')}, k-means {beyond('uniform', 'k-means, times 1.0')}, "
-    f"{beyond('time series', 'k-means, times 1.0')} and {beyond('uneven', 'k-means, times 1.0')}.",
-]
-
 PAGES = {"README.md": README, "docs/surrogates.md": SURROGATES, "docs/comparison.md": COMPARISON}
 PAGES["docs/mission.md"] = MISSION
-PAGES["docs/papers/vips.md"] = PAPER
 TABLES = ("streams", "schools", "malaria_budget", "decoupled_arm")
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_sentences_have_the_numbers_of_the_stored_tables(page: str) -> None:
-    text = " ".join(Path(ROOT, page).read_text(encoding="utf-8").split())
-    missing = [one for one in PAGES[page] if " ".join(one.split()) not in text]
-    assert not missing
+    assert not missing(page, PAGES[page])
 
 
 def test_every_number_of_a_recommendation_is_among_them() -> None:
@@ -404,39 +326,3 @@ def test_tables_are_the_stored_ones() -> None:
     for name in TABLES:
         for line in markdown(name, best=name == "streams"):
             assert line in rows
-
-
-def test_tables_of_the_papers_toys_are_those_of_their_batches() -> None:
-    means = TOYS["points"].groupby(["scenario", "batch"], sort=False).mean()
-    shown = stored("papers/vips_figure1.csv").set_index("points after")
-    for column in shown:
-        batch = int(column.removeprefix("batch ")) - 1
-        found = [round(means[stream, batch], 1) for stream in shown.index]
-        assert shown[column].tolist() == found
-    labels = {"VIPS(.05)": "VIPS", "exact GP": "exact GP"}
-    labels |= {f"{name.split()[-1]} points": name for name in FIXED}
-    second = stored("papers/vips_figure2.csv").set_index("points: error after")
-    third = stored("papers/vips_magnetic.csv").set_index("points: error after")
-    for name, policy in labels.items():
-        for column, cell in second.loc[f"{name}, ours"].items():
-            assert cell == _cell(FOUR, policy, 42, str(column), ".2f")
-    for name, policy in (("VIPS(.095)", "VIPS"), ("OIPS(.93)", "OIPS")):
-        for column, cell in third.loc[name].items():
-            assert cell == _cell("magnetic path 1", policy, 0, str(column), ".1f")
-
-
-def test_tables_of_policies_are_those_of_their_means() -> None:
-    for name, column, how in (
-        ("error", "excess_percent", "z.1f"),
-        ("density", "excess_nats", "z.2f"),
-    ):
-        shown = stored(f"papers/vips_{name}.csv").set_index("policy").iloc[:-2]
-        for (policy, table), row in SWEPT.iterrows():
-            if policy in shown.index:
-                assert shown.loc[policy, table] == f"{row['points']:.0f}: {row[column]:{how}}"
-
-
-def _cell(stream: str, policy: str, seed: int, column: str, how: str) -> str:
-    batch = int(column.removeprefix("batch "))
-    size, error = (toy(what, stream, policy, seed, batch) for what in ("points", "rmse"))
-    return f"{size:.0f}: {error:{how}}" if size == size else f"{error:{how}}"
