@@ -34,10 +34,10 @@ OVERVIEW = 256
 """Number of points of the overview."""
 PEAKS, BY_MEAN, STEPS = 12, 2, 5
 """Number of peaks, how many of them start from the best means, and evaluations of their climb."""
-POOL, BEAMS = 64, 6
-"""Number of points that sets are built of, and of sets."""
-SETS, JOINT = 4, 20
-"""Number of sets that climb, and evaluations of their climb."""
+POOL, SETS = 64, 8
+"""Number of points that sets are built of, and of sets that climb."""
+JOINT = 20
+"""Evaluations of their climb."""
 EVERY, HOPE = 1e9, 3.0
 """Gains that peaks and sets are expected to have at most, in those that their models promise."""
 MANY = 12
@@ -181,15 +181,15 @@ class Search:
             heights: Values of the first ones, one of which begins each set.
         """
         more = 2 if pool.shape[1] * self.q > MANY else 1
-        held, first = len(self.target.held), np.argsort(-heights)[: more * BEAMS, None]
+        held, first = len(self.target.held), np.argsort(-heights)[: more * SETS, None]
         moments = self._moments(pool)
         chosen = np.hstack([np.tile(np.arange(held), (len(first), 1)), held + first])
         for _ in range(self.q - 1):
             value = self.target.criterion.few.extended(chosen, *moments)
             value[:, :held] = -np.inf
             np.put_along_axis(value, chosen, -np.inf, 1)
-            chosen = _branches(value, chosen, more * BEAMS)
-        return chosen[: more * SETS, held:] - held
+            chosen = _branches(value, chosen, more * SETS)
+        return chosen[:, held:] - held
 
 
 def shifted(bounds: Array, count: int, shift: Array) -> Array:
