@@ -3,6 +3,7 @@
 `test_comparison` makes their tables from these files.
 """
 
+import pandas as pd
 import pytest
 
 from tests.docs.pages import missing, stored
@@ -115,8 +116,61 @@ WISKI_PAGE = [
     f"{DAYS['forecast_rmse']['WISKI, squared exponential']:.2f}.",
 ]
 
+# -- CaGP ----------------------------------------------------------------------------------------
 
-PAGES = {"vips": VIPS_PAGE, "svdgp": SVDGP_PAGE, "wiski": WISKI_PAGE}
+CURVES = stored("papers/cagp_curves.csv").set_index("method")
+SPACES = stored("papers/cagp_subspaces.csv").set_index(["policy", "actions", "evaluations"])
+LOSSES = stored("papers/cagp_losses.csv").set_index(["table", "learned by", "actions"])
+COST = stored("papers/cagp_cost.csv").set_index(["i", "n"])
+BOUND = COST["bound and gradient"]
+KIN_LOSS = LOSSES.loc["kin8nm"]
+
+
+def learning(column: str, *evaluations: int) -> list[str]:
+    return [f"{SPACES[column]['BlockSparse', 16, n]:.1f}" for n in evaluations]
+
+
+def milliseconds(values: pd.Series) -> list[str]:
+    return [f"{value:.0f}" for value in values]
+
+
+LEFT = (
+    SPACES["bound"].xs("ConjugateGradient").droplevel("evaluations")
+    - SPACES["bound"].xs("BlockSparse").xs(20, level="evaluations")
+).max()
+DISTANCE, RISE, NOISE = learning("distance", 0, 5, 20), learning("bound", 5, 20), KIN_LOSS["noise"]
+BY_N, BY_I = milliseconds(BOUND[64]), milliseconds(BOUND.xs(8000, level="n"))
+EXACT_EVIDENCE = KIN_LOSS.loc["CaGP-CG, exact evidence", 64]
+CAGP_PAGE = [
+    f"its NLPD is {CURVES['nlpd']['CaGP-Opt']:.2f}, that of the exact GP "
+    f"{CURVES['nlpd']['exact GP']:.2f}. CaGP-CG ({CURVES['nlpd']['CaGP-CG']:.2f})",
+    f"SGPR's mean has an error of {CURVES['rmse']['SGPR']:.3f}, the exact one "
+    f"{CURVES['rmse']['exact GP']:.3f},",
+    f"{100 * CURVES['coverage']['CGGP']:.0f} % of the outcomes are in its intervals of 95 %.",
+    f"from a distance of {DISTANCE[0]} to {DISTANCE[1]}, and 15 more away again to {DISTANCE[2]}, "
+    f"while the bound still rises from {RISE[0]} to {RISE[1]} nats:",
+    f"After 20 evaluations their bound is within {LEFT:.1f} nats of that of conjugate gradients",
+    f"to its floor ({NOISE['CaGP-Opt, projected', 16]:.4f}) with blocks, and to "
+    f"{NOISE['CaGP-CG, projected', 16]:.0f} or {NOISE['CaGP-CG, projected', 64]:.0f} times the "
+    "variance of the outcomes with conjugate gradients",
+    f"with 64 actions its error is the exact one's, {EXACT_EVIDENCE['rmse']:.3f}.",
+    f"{100 * EXACT_EVIDENCE['coverage']:.0f} % of the outcomes are in those of 95 %.",
+    f"with 64 actions from {BY_N[0]} ms to {BY_N[1]}, {BY_N[2]} and {BY_N[3]} as n doubles, and "
+    f"little with i: {BY_I[0]}, {BY_I[1]} and {BY_I[2]} ms at 8,000 rows.",
+    f"A posterior takes {COST['posterior at 100'].min():.0f} to "
+    f"{COST['posterior at 100'].max():.0f} ms, and an observation about "
+    f"{COST['observe 1'].median():.0f} whatever there is.",
+]
+
+
+def test_what_is_said_of_losses_without_numbers() -> None:
+    errors = LOSSES["rmse"].unstack("learned by")
+    errors = errors.drop(index=600, level="actions")
+    assert (errors["CaGP-Opt, `fit`"] < errors["CaGP-Opt, bound"]).all()
+    assert EXACT_EVIDENCE["rmse"] == pytest.approx(KIN_LOSS["rmse"]["exact GP", 600], abs=1e-6)
+
+
+PAGES = {"vips": VIPS_PAGE, "svdgp": SVDGP_PAGE, "wiski": WISKI_PAGE, "cagp": CAGP_PAGE}
 
 
 @pytest.mark.parametrize("page", PAGES)
