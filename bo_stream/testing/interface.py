@@ -34,6 +34,7 @@ __all__ = ["InterfaceContract"]
 
 SINGLE = 1e-4
 """Numbers that went through float32 at the interface."""
+NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is present")
 
 
 class InterfaceContract(Contract):
@@ -249,6 +250,7 @@ class InterfaceContract(Contract):
     # -- devices ---------------------------------------------------------------------------------
 
     @pytest.mark.gpu
+    @NEEDS_CUDA
     def test_moving_to_a_gpu(self) -> None:
         """A surrogate that moves takes everything with it, and gives the same numbers."""
         model, X = self.build(), self.points(3, 4)
@@ -267,6 +269,7 @@ class InterfaceContract(Contract):
         close(restored.posterior(X).mean, mean, 1e-6)
 
     @pytest.mark.gpu
+    @NEEDS_CUDA
     def test_living_on_a_gpu(self) -> None:
         """Built there: observe, fantasize, fit, optimise, sample."""
         X, Y, Yvar = (None if t is None else t.cuda() for t in self.data(14))

@@ -69,6 +69,20 @@ class LikelihoodContract:
         (slope,) = torch.autograd.grad(response.sum(), g)
         torch.testing.assert_close(self.likelihood.response_slope(g), slope)
 
+    def test_information_is_the_expected_curvature(
+        self, points: tuple[Tensor, Tensor, Tensor]
+    ) -> None:
+        if not self.likelihood.whole:
+            pytest.skip("summed over whole outcomes")
+        g, _, size = points
+        frozen = self.likelihood.distribution(g, size)
+        y = torch.arange(float(np.max(frozen.ppf(1.0 - 1e-12))) + 1.0).to(g)[:, None, None]
+        chance = torch.as_tensor(frozen.pmf(y.numpy()))
+        terms = chance * self.likelihood.curvature(g, y, size)
+        expected = terms.where(chance > 0.0, 0.0).sum(0)
+        found = self.likelihood.information(g, size)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+
     def test_a_first_site_is_near_the_likelihood(
         self, points: tuple[Tensor, Tensor, Tensor]
     ) -> None:

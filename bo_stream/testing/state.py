@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from botorch.models.transforms import Standardize
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -102,7 +102,7 @@ class StateContract(Contract):
         self.require(whole, "order_invariant")
         batch, X = self.data(CHUNKED), self.points(6)
 
-        @settings(max_examples=6)
+        @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(
             st.permutations(range(CHUNKED)),
             st.lists(st.integers(0, CHUNKED), max_size=5).map(sorted),

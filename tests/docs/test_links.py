@@ -1,6 +1,7 @@
 """Links of README, CONTRIBUTING and the site lead somewhere, pictures are there."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,24 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert file.is_relative_to(ROOT) and file.exists(), target
         if anchor:
             assert anchor in anchors(read(file)), target
+
+
+FILE = re.compile(r"`((?:acquisitions|bo_stream|docs|experiments|problems|tests)/[\w./]*\w/?)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_and_folders_that_a_page_names_exist(page: Path) -> None:
+    for path in FILE.findall(prose(page)):
+        assert (ROOT / path).exists(), path
+
+
+def test_modules_for_authors_of_families_exist() -> None:
+    text = read(ROOT / "docs" / "adding_a_surrogate.md")
+    (listed,) = re.findall(r"^Useful modules in `(.*?)\. If ", text, re.MULTILINE | re.DOTALL)
+    package, *modules = re.findall(r"`?([\w.]+)`", listed)
+    assert len(modules) > 5
+    for module in modules:
+        assert find_spec(f"{package}.{module}"), module
 
 
 def test_links_are_found(tmp_path: Path) -> None:
