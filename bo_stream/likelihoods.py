@@ -19,7 +19,6 @@ from torch.nn.functional import softplus
 
 from bo_stream.errors import InputError, ShapeError, is_number
 from bo_stream.mathematics.labels import Label, checked_classes, read_labels, unseen
-from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.outcomes import fine_nodes
 
 __all__ = [
@@ -336,7 +335,7 @@ def _joint_marginals(
     factor of ``I + l2^1/2 S l2^1/2``.
     """
     root = sites.l2.sqrt().unsqueeze(-1)
-    L = chol_psd(root * S * root.mT + torch.eye(len(root)).to(S))
+    L = torch.linalg.cholesky(root * S * root.mT + torch.eye(len(root)).to(S))  # eigenvalues >= 1
     residuals = root * (sites.target - mean).unsqueeze(-1)
     V, white = torch.linalg.solve_triangular(
         L, torch.cat([root * S, residuals], -1), upper=False

@@ -271,7 +271,7 @@ class LogNormals:
         """The priors of a model; None if some are of another kind or on a fixed parameter."""
         top, precision = torch.zeros_like(coordinates.lower), torch.zeros_like(coordinates.lower)
         constant = 0.0
-        for name, module, prior, _, _ in model.named_priors():
+        for name, module, prior, _, _ in cast(Module, model).named_priors():
             short = name.rpartition(".")[2].removesuffix("_prior")
             raw = getattr(module, f"raw_{short}", None)
             own = None if raw is None else coordinates.place(raw)
@@ -625,11 +625,6 @@ class Fittable(Changeable, GaussianModel):
         """Rows that are held, and the correlations under which their evidence is the objective."""
         return None, None
 
-    @property
-    def num_observed(self) -> int:
-        """Number of observations absorbed."""
-        return int(self.stream.count)
-
     def _note(self, **changes: Any) -> None:
         """Replace parts of the stream that posteriors do not depend on."""
         self._set("stream", self.stream.replaced(self.stream.version, **changes))
@@ -727,7 +722,7 @@ class _Fit:
     def run(self) -> FitReport:
         """Ascend, from several starts if they are due, and check the result."""
         self.model.train()
-        objective, n = self.objective, float(self.model.num_observed)
+        objective, n = self.objective, float(self.model.stream.count)
         start = objective.start()
         if not len(start.u):
             return FitReport(1, start.value, True)
@@ -768,7 +763,7 @@ class _Fit:
         for end in _ends(scouts, paths, RUNGS if scouts is mine else SCOUTS_RUNGS):
             if scouts is not mine:  # whose curvature is that of fewer rows
                 end = _looked_at_again(scouts, end)
-                scale = SCOUTED / max(SCOUTED, self.model.num_observed)
+                scale = SCOUTED / max(SCOUTED, int(self.model.stream.count))
                 inverse = None if end.inverse is None else scale * end.inverse
                 end = Ascent(mine.evaluate(end.at.u), inverse)
             path = max(path, end, key=lambda each: each.at.value)

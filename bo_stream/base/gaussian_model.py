@@ -361,8 +361,9 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         Raises:
             ShapeError, InputError, BoundsError: for points where the process is not defined.
         """
-        self._check_points(X)
-        return self._transformed(X)
+        bounds, transform = self.bounds, getattr(self, "input_transform", None)
+        units.check_points(X, self._dim, bounds)
+        return units.transformed_inputs(transform, X)
 
     def typical_noise(self) -> Tensor:
         """Noise variance of a typical observation per output (``m``), transformed.
@@ -473,14 +474,14 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
                 "X, Y and noise", f"unknown arguments {sorted(unknown)}", "Remove them."
             )
         units.check_tensors(X=X, Y=Y)
-        self._check_points(X)
+        Z = self.transformed(X).clone()
         units.check_rows("Y", Y, X, self.num_outputs, self.dtype)
         units.check_outcomes(Y)
         if noise is not None:
             noise = units.added_noise(noise, Y, self.num_outputs)
         snapshot = self._snapshot()
         noise = snapshot.typical_noise().unsqueeze(-1) if noise is None else noise
-        Z, targets = self._transformed(X).clone(), self._outcomes(Y, None, X)[0].mT.clone()
+        targets = self._outcomes(Y, None, X)[0].mT.clone()
         noise = noise.expand(torch.broadcast_shapes(noise.shape, targets.shape[-2:])).clone()
         process = conditioned_on(snapshot.process, Z, targets, noise)  # clones: X and Y may change
         return ConditionedPosterior(self, replace(snapshot, process=process))
@@ -534,12 +535,10 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
 
     # -- transforms are frozen: no mode switching, no training inputs to revert ------------------
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "train_targets":  # BoTorch's input constructors ask for its dtype and device
-            return self._interface.as_subclass(MissingTargets)
-        if name == "train_inputs":
-            raise missing(name)
-        return super().__getattr__(name)
+    @property
+    def train_targets(self) -> Tensor:
+        """No values; BoTorch's input constructors ask for dtype and device."""
+        return self._interface.as_subclass(MissingTargets)
 
     def eval(self) -> Self:
         """Switch to evaluation mode; there are no stored inputs to transform."""
@@ -558,7 +557,7 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
     def _moved_inside(self, X: Tensor) -> Tensor:
         """Points of a posterior, checked; those slightly outside are moved to the bounds."""
         try:
-            self._check_points(X)
+            units.check_points(X, self._dim, self.bounds)
         except BoundsError:
             units.check_points(X, self._dim, self.bounds, OUTSIDE)
             low, high = cast(Tensor, self.bounds).to(X)
@@ -581,9 +580,6 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
     def _outcomes(self, Y: Tensor, Yvar: Tensor | None, X: Tensor) -> tuple[Tensor, Tensor | None]:
         """Raw outcomes and noise in transformed space, ``batch x n x m``, float64."""
         return units.transformed_outcomes(self.outcome_map(), Y, Yvar, X)
-
-    def _check_points(self, X: Tensor) -> None:
-        units.check_points(X, self._dim, self.bounds)
 
     @property
     def _frozen_outcomes(self) -> OutcomeTransform | None:
@@ -622,6 +618,8 @@ class ConditionedPosterior(GaussianModel):
         return self._frozen.process.batch_shape
 
     def __getattr__(self, name: str) -> Any:
+        if name == "train_inputs":
+            raise missing(name)
         if name in ("observe", "fit", "custom_fit", "make_mll", "log_evidence", "log_predictive"):
             raise FrozenError(
                 f"`{name}` of a surrogate",

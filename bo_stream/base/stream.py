@@ -84,19 +84,17 @@ class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc
         self.undo: Undo = []
         self.during = self(operator.call)
 
-    def on_failure(self, step_back: Callable[[], Any]) -> None:
-        """Register how to undo the next step, if a change is in progress."""
-        if self.undo:
-            self.undo.append(step_back)
-
     def restores(self, tensors: Iterable[Tensor]) -> None:
         """Give tensors their present values again if the change in progress fails."""
         for tensor in tensors if self.undo else ():
             self.undo.append(partial(tensor.data.copy_, tensor.detach().clone()))
 
     def keeps(self, owner: object, name: str) -> None:
-        """Give an attribute its present value again if the change in progress fails."""
-        self.on_failure(partial(setattr, owner, name, getattr(owner, name)))
+        """Give an attribute its present value, or none, again if the change in progress fails."""
+        if self.undo and hasattr(owner, name):
+            self.undo.append(partial(setattr, owner, name, getattr(owner, name)))
+        elif self.undo:
+            self.undo.append(lambda: delattr(owner, name) if hasattr(owner, name) else None)
 
     def __reduce__(self) -> tuple[type[StateLock], tuple[()]]:
         return StateLock, ()
@@ -121,8 +119,7 @@ def exclusive(method: Callable[Concatenate[M, P], R]) -> Callable[Concatenate[M,
 
     @wraps(method)
     def run(self: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = self._lock.during(method, self, *args, **kwargs)
-        return result
+        return self._lock.during(method, self, *args, **kwargs)
 
     return run
 
@@ -186,7 +183,8 @@ class Version:
     def absorbing(self, batch: Rows, most: int) -> Version:
         """The version after a batch. At most ``most`` points are held in a row."""
         batches = (*self.batches, batch)
-        return Version(self.root, batches) if sum(map(len, batches)) <= most else Version()
+        size = sum(len(one.X) for one in batches)
+        return Version(self.root, batches) if size <= most else Version()
 
     def since(self, other: Version) -> Sequence[Rows] | None:
         """The batches absorbed since another version; None if this is not known."""
@@ -314,16 +312,16 @@ class Key:
         self.parts = _parts(modules)
         self.values = [_values(part) for part in self.parts]
 
-    def same_hyperparameters(self, other: Key) -> bool:
-        """Whether the modules and their values are the same."""
-        return self.parts == other.parts and self.values == other.values
+    def same_but_for_data(self, other: Key) -> bool:
+        """Whether the modules, their values and the other objects are the same."""
+        others = all(map(operator.is_, self.others, other.others))
+        return others and self.parts == other.parts and self.values == other.values
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Key)
             and self.version is other.version
-            and all(a is b for a, b in zip(self.others, other.others, strict=True))
-            and self.same_hyperparameters(other)
+            and self.same_but_for_data(other)
         )
 
 

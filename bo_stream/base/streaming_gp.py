@@ -93,7 +93,6 @@ __all__ = [
     "PredictiveScore",
     "Promises",
     "StreamingGP",
-    "check_noise_of_sums",
     "emptied",
     "fill",
 ]
@@ -140,25 +139,6 @@ WITHOUT_DATA = ("class", "version", "dim", "outputs", "noise", "kernel")
 """Entries of a header that must match if only hyperparameters are loaded."""
 LEAST_NOISE = 1e-12
 """Smallest noise variance that float64 sums can hold, as a share of the prior variance."""
-
-
-def check_noise_of_sums(model: StreamingGP, X: Tensor, R: Tensor) -> None:
-    """Refuse known noise (``o x n``) too small for float64 sums.
-
-    Raises:
-        NoiseError: if a variance is below 1e-12 of the prior variance at its point.
-    """
-    if model.noise_mode == "learned":
-        return
-    scale, kernel = model._noise_scale().detach().unsqueeze(-1), model.covar_module
-    prior = cast(Tensor, kernel(X[:1], diag=True)).detach().double().reshape(-1, 1)
-    least = LEAST_NOISE * prior / scale
-    if bool((least > R).any()):
-        raise NoiseError(
-            f"noise variances of at least {LEAST_NOISE:g} of the prior variance",
-            f"{float((R / least).min()) * LEAST_NOISE:.1e} of it",
-            "Put a floor under Yvar: sums in float64 cannot tell it from zero.",
-        )
 
 
 class PredictiveScore(NamedTuple):
@@ -269,6 +249,11 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             value = torch.as_tensor(bounds, dtype=torch.float64)
             unit = value.ndim == 2 and value.T.unique(dim=0).tolist() == [[0.0, 1.0]]
         return {**inputs, **extra, **({"bounds": "unit"} if unit else {})}
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "train_inputs":
+            raise missing(name)
+        return super().__getattr__(name)
 
     def _begin(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
         """Finish construction: create the empty state and absorb the first data."""
@@ -412,7 +397,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             state=self._absorb(
                 state if same_features else self._choose_features(state, rows), rows
             ),
-            count=stream.count + len(rows),
+            count=stream.count + len(rows.X),
             noise_sum=stream.noise_sum if learned else stream.noise_sum + rows.R.sum(-1),
         )
         self._set("stream", changed)
@@ -517,6 +502,11 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             )
 
     @property
+    def num_observed(self) -> int:
+        """Number of observations absorbed."""
+        return int(self.stream.count)
+
+    @property
     def effective_observations(self) -> float:
         """Total weight of the observations: `num_observed`, less what was forgotten."""
         return float(
@@ -572,7 +562,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         mean = self._noise_of_an_observation() if self.noise_mode == "known" else None
         if mean is not None:
             likelihood = cast(FixedNoiseGaussianLikelihood, self.likelihood)
-            noise = mean.unsqueeze(-1).to(self.dtype)
+            noise = mean.unsqueeze(-1).to(self._interface)
             self._lock.keeps(likelihood, "noise")
             likelihood.noise = noise
 
@@ -659,40 +649,38 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         entry, version = self._posterior.entry, self.stream.version
         if entry is not None and entry[0].version is version and entry[0] == self._key():
             return entry[1]
-        return self._renewed_snapshot()
+        return self._lock.during(self._renewed_snapshot)  # waits for a change in progress
 
-    @exclusive  # waits for a change in progress
-    @lasting
+    @torch.inference_mode(False)
     @torch.no_grad()
     def _renewed_snapshot(self) -> PosteriorSnapshot:
         """Conditioned from the last one if few points were absorbed since, else built anew."""
-        key, before, process = self._key(), self._posterior.entry, None
-        if before is not None and before[0].same_hyperparameters(key):
-            process = self._conditioned(before[1].process, key.version.since(before[0].version))
-        if process is None:
-            process = self._build_process(self.state)
-        noise, lengths = (
-            self._noise_of_an_observation(),
-            shortest_lengths(self.covar_module, self._dim),
-        )
-        snapshot = PosteriorSnapshot(process, noise, self.outcome_map(), lengths)
+        key, before, snapshot = self._key(), self._posterior.entry, None
+        if before is not None and before[0].same_but_for_data(key):
+            snapshot = self._conditioned(before[1], key.version.since(before[0].version))
+        if snapshot is None:
+            process, noise = self._build_process(self.state), self._noise_of_an_observation()
+            lengths = shortest_lengths(self.covar_module, self._dim)
+            snapshot = PosteriorSnapshot(process, noise, self.outcome_map(), lengths)
         self._posterior.entry = key, snapshot
         return snapshot
 
     def _conditioned(
-        self, process: PosteriorProcess, batches: Sequence[Rows] | None
-    ) -> PosteriorProcess | None:
-        """The last process given the batches absorbed since; None if it must be built anew."""
+        self, last: PosteriorSnapshot, batches: Sequence[Rows] | None
+    ) -> PosteriorSnapshot | None:
+        """The last snapshot given the batches absorbed since; None if it must be built anew."""
         if not batches:
-            return None if batches is None else process
+            return None if batches is None else last
         rows = reduce(Rows.joined, batches)
-        base = self._to_condition(process, len(rows))
+        base = self._to_condition(last.process, len(rows.X))
         if base is None:
             return None
+        noise = self._noise_scale().unsqueeze(-1) * rows.R
         try:
-            return conditioned_on(base, rows.X, rows.Y, self._noise_scale().unsqueeze(-1) * rows.R)
+            process = conditioned_on(base, rows.X, rows.Y, noise)
         except (NoiseError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
             return None
+        return replace(last, process=process, noise=self._noise_of_an_observation())
 
     def _key(self) -> Key:
         """Everything that the posterior depends on."""
@@ -841,11 +829,10 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
         old, name = self._frozen_outcomes, "outcome_transform"
         if not self._outcomes_left_out or {kind, type(old).__name__} != {"Standardize", "NoneType"}:
             return
+        self._lock.keeps(self, name)
         if old is None:
-            self._lock.on_failure(lambda: delattr(self, name) if hasattr(self, name) else None)
             self.outcome_transform = Standardize(m=self.num_outputs).to(self._like).eval()
         else:
-            self._lock.keeps(self, name)
             del self.outcome_transform
 
     def _header(self) -> dict[str, Any]:
@@ -879,6 +866,29 @@ class FeatureGP(StreamingGP[F]):
 
     conditions_up_to = 64
     opening: int
+
+    def _absorb(self, state: F, rows: Rows) -> F:  # type: ignore[misc]
+        """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2, 12.2)."""
+        self._check_noise(rows.X, rows.R)
+        return state.absorb_at(rows, self.num_observed)
+
+    def _check_noise(self, X: Tensor, R: Tensor) -> None:
+        """Refuse known noise (``o x n``) too small for float64 sums.
+
+        Raises:
+            NoiseError: if a variance is below 1e-12 of the prior variance at its point.
+        """
+        if self.noise_mode == "learned":
+            return
+        scale, kernel = self._noise_scale().detach().unsqueeze(-1), self.covar_module
+        prior = cast(Tensor, kernel(X[:1], diag=True)).detach().double().reshape(-1, 1)
+        least = LEAST_NOISE * prior / scale
+        if bool((least > R).any()):
+            raise NoiseError(
+                f"noise variances of at least {LEAST_NOISE:g} of the prior variance",
+                f"{float((R / least).min()) * LEAST_NOISE:.1e} of it",
+                "Put a floor under Yvar: sums in float64 cannot tell it from zero.",
+            )
 
     @abstractmethod
     def _suited(self) -> F:

@@ -268,7 +268,7 @@ class Interpolation:
         """Indices of the four nodes in each dimension, ``batch x q x d x 4``."""
         return self.start.unsqueeze(-1) + torch.arange(REACH, device=self.start.device)
 
-    @lasting_property
+    @cached_property
     def index(self) -> Tensor:
         """Numbers of the nodes, ``batch x q x 4^d``."""
         return numbered(self.along.unbind(-2), self.sizes)

@@ -14,30 +14,29 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
-from torch import Size, Tensor
+from torch import Tensor
 
 from bo_stream.errors import StateError, UnsupportedError
-from bo_stream.mathematics.autograd import attach, lasting_property
+from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
-from bo_stream.mathematics.expanded import Covariance, Expansion
 from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridState, NodeFeatures
 from bo_stream.mathematics.grid_kernel import (
+    DataProcess,
     Eigenbasis,
+    GridBasis,
     GridKernel,
     Root,
-    covariance_with_nodes,
     features_of,
     kernel_parts,
     prior_covariance,
     whole_roots,
 )
-from bo_stream.mathematics.kernels import Prior, cross_kernel, from_origin, is_product
+from bo_stream.mathematics.kernels import Prior, from_origin, is_product
 from bo_stream.mathematics.linalg import chol_psd, flushed
-from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Path, Process
+from bo_stream.mathematics.process import FeatureBasis, Process
 
 __all__ = [
     "LAST",
@@ -67,10 +66,6 @@ TRUNCATED_FROM = 500
 TOLERATED = 1.5
 """Variance left out, in units of the noise variance of all observations pooled. The evidence is
 off by less than a hundredth of this."""
-MOST_ROOTS = 1500
-"""Nodes up to which a kernel that is no product is factorised for a search."""
-LEFT_OUT = 1e-6
-"""Variance left out of sums over points, in units of the smallest noise variance."""
 
 
 def check_size(grid: Grid, product: bool) -> None:
@@ -239,90 +234,6 @@ def _data_process(state: GridState, prior: Prior, n: int) -> Process:
     u = torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False).squeeze(-1)
     basis = GridBasis(kernel, state.buffer.X[:n].clone(), noise)
     return DataProcess(kernel, basis, L, None, u, prior.mean)
-
-
-@dataclass(frozen=True)
-class GridBasis(KernelBasis):
-    """A kernel on a grid at the observations; points are placed."""
-
-    kernel: GridKernel
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """O(n) kernel values per point, or O(4^d n) for a kernel that is no product."""
-        kernel, seen = self.kernel, self._seen
-        if isinstance(seen, Tensor):
-            return cross_kernel(kernel, X, seen)
-        sizes = kernel.batch_shape.numel(), len(self.Z)
-        return seen.interpolated(kernel.rows(X)).unflatten(-1, sizes).movedim(-2, -3)
-
-    def covariance(self) -> Covariance | None:
-        """The kernel in numpy, if it is a product."""
-        return self.kernel.covariance()
-
-    @lasting_property
-    def _seen(self) -> Tensor | NodeFeatures:
-        """The observations placed; for a kernel that is no product, covariances with the nodes."""
-        kernel, grid = self.kernel, self.kernel.grid
-        if kernel.product:
-            return kernel.placed(self.Z)
-        table = kernel.parts[0].reshape(kernel.batch_shape.numel(), -1)
-        half = covariance_with_nodes(table, grid.interpolate(self.Z))
-        return NodeFeatures(grid, half.flatten(0, 1).mT.contiguous())
-
-    def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """Exact sample functions: O(m^3) for a kernel that is no product."""
-        kernel = self.kernel
-        parts = [part if kernel.batch_shape else part.unsqueeze(0) for part in kernel.parts]
-        roots = whole_roots(kernel.grid, parts)
-        scale = torch.block_diag(*(self.Z.new_ones(1, root.size) for root in roots))
-        weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
-        return FeaturePath(features_of(kernel.grid, roots), scale.new_zeros(outputs), weights)
-
-
-@dataclass(frozen=True)
-class DataProcess(Process):
-    """The posterior of an exact process with a kernel on a grid."""
-
-    kernel: GridKernel
-    basis: GridBasis
-
-    def placed(self, X: Tensor) -> Tensor:
-        """Interpolation rows at the points."""
-        return self.kernel.placed(X)
-
-    def for_sums(self, points: int) -> Process:
-        """On features, if there are fewer than points; of one output."""
-        kernel = self.kernel
-        few = len(self.u) == 1 and (kernel.product or kernel.grid.m < points)
-        return self._feature_form if few and self._features.size < points else self
-
-    @lasting_property
-    def _features(self) -> FeatureBasis:
-        """The prior of one output, but for `LEFT_OUT`: O(m^3) for a kernel that is no product."""
-        grid, (first, *factors) = self.kernel.grid, self.kernel.parts
-        if factors:
-            scales = torch.cat([cast(Tensor, self.basis.noise).flatten(), first.reshape(1)])
-            tolerance = float(LEFT_OUT * scales.min() / first)
-            root: Root = Eigenbasis.chosen(grid, first, factors, tolerance, grid.m)
-        else:
-            (root,) = whole_roots(grid, [first.unsqueeze(0)])
-        return FeatureBasis(features_of(grid, [root]), torch.ones(1, root.size).to(first))
-
-    @lasting_property
-    def _feature_form(self) -> Process:
-        """The posterior on these features: O(r^3 + n r^2)."""
-        basis, R = self._features, cast(Tensor, self.R)
-        deviations = cast(Tensor, self.basis.noise).sqrt().unsqueeze(-1)
-        phi, e = basis(self.basis.Z) / deviations, R @ self.u.unsqueeze(-1) / deviations
-        L = chol_psd(phi.mT @ phi + torch.eye(basis.size).to(phi))
-        v = torch.cholesky_solve(phi.mT @ e, L).squeeze(-1)
-        return Process(None, basis, None, L, v, self.mean)
-
-    @lasting_property
-    def expansion(self) -> Expansion | None:
-        """As for any process; on features for a kernel that is no product, and not too many."""
-        form = self if self.kernel.product else self.for_sums(MOST_ROOTS)
-        return super().expansion if form is self else form.expansion
 
 
 # -- how fine a grid must be ---------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""A stationary kernel on the nodes of a grid, interpolated from them, and its roots [MATHS 2.3].
+"""A stationary kernel on the nodes of a grid, interpolated from them, its roots, and exact
+processes with it [MATHS 2.3].
 
 A product kernel is evaluated along each axis, any other kernel at the distinct differences of
 nodes. Negligible values are set to zero, because their products would be subnormal numbers, which
@@ -10,6 +11,8 @@ dimension, ``K = os K_1 x .. x K_d`` has the eigenvalues ``os prod_k D_k`` at mu
 eigenvectors whose eigenvalue exceeds a share of the largest are kept, as columns ``os^(1/2) prod_k
 D_k^(1/2) U_k`` of F. The truncated covariance is a valid prior, and `Eigenbasis.dropped` is the
 share of the prior variance that it lacks. Any other kernel has a Cholesky root.
+
+An exact process has the interpolated kernel at its observations, a `GridBasis`.
 """
 
 from __future__ import annotations
@@ -18,15 +21,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
+from bo_stream.mathematics.autograd import lasting_property
 from bo_stream.mathematics.evidence import OutputStatistics, root_gradient, under_root
-from bo_stream.mathematics.expanded import Covariance, ProductCovariance
+from bo_stream.mathematics.expanded import Covariance, Expansion, ProductCovariance
 from bo_stream.mathematics.grid import (
     REACH,
     Grid,
@@ -38,12 +42,20 @@ from bo_stream.mathematics.grid import (
     matrix_of,
     outer,
 )
-from bo_stream.mathematics.kernels import from_origin, is_product, product_factors
-from bo_stream.mathematics.linalg import flushed, pivoted_root
+from bo_stream.mathematics.kernels import (
+    cross_kernel,
+    from_origin,
+    is_product,
+    product_factors,
+)
+from bo_stream.mathematics.linalg import chol_psd, flushed, pivoted_root
+from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Path, Process
 
 __all__ = [
     "CholeskyRoot",
+    "DataProcess",
     "Eigenbasis",
+    "GridBasis",
     "GridKernel",
     "Root",
     "covariance_with_nodes",
@@ -57,6 +69,10 @@ WIDE = 2 * REACH - 1
 """Differences of the nodes that two points are interpolated from, in each dimension."""
 JITTER = 1e-9
 """Share of the prior variance added to the nodes' covariance where it has no product form."""
+MOST_ROOTS = 1500
+"""Nodes up to which a kernel that is no product is factorised for a search."""
+LEFT_OUT = 1e-6
+"""Variance left out of sums over points, in units of the smallest noise variance."""
 
 
 def kernel_parts(kernel: Kernel, grid: Grid, like: Tensor, outputs: int) -> list[Tensor]:
@@ -157,15 +173,6 @@ class GridKernel(Kernel):
     def parts(self) -> list[Tensor]:
         """As from `kernel_parts`, without the outputs' dimension for one output."""
         return list(self.buffers())
-
-    def covariance(self) -> Covariance | None:
-        """The kernel of one output in numpy, if it is a product; else None."""
-        if not self.product or self.batch_shape.numel() > 1:
-            return None
-        amplitude, *factors = self.parts
-        each = (K.numpy().reshape(K.shape[-2:]) for K in factors)
-        roots = [self.grid.table(k, pivoted_root(K)) for k, K in enumerate(each)]
-        return ProductCovariance(roots, float(amplitude))
 
     def placed(self, X: Tensor) -> Tensor:
         """Interpolation rows, in place of the points: as from `Grid.axes_at` for a product; else
@@ -405,3 +412,96 @@ def features_of(grid: Grid, roots: Sequence[Root]) -> GridFeatures:
         tables.append(torch.stack(padded))
     index = [basis.index.mT + wide * i for i, basis in enumerate(bases)]
     return ProductFeatures(grid, torch.cat(tables, -1), torch.cat(index, -1))
+
+
+# -- exact processes ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GridBasis(KernelBasis):
+    """A kernel on a grid at the observations; points are placed."""
+
+    kernel: GridKernel
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """O(n) kernel values per point, or O(4^d n) for a kernel that is no product."""
+        kernel, seen = self.kernel, self._seen
+        if isinstance(seen, Tensor):
+            return cross_kernel(kernel, X, seen)
+        sizes = kernel.batch_shape.numel(), len(self.Z)
+        return seen.interpolated(kernel.rows(X)).unflatten(-1, sizes).movedim(-2, -3)
+
+    def covariance(self) -> Covariance | None:
+        """The kernel of one output in numpy, if it is a product; else None."""
+        kernel = self.kernel
+        if not kernel.product or kernel.batch_shape.numel() > 1:
+            return None
+        amplitude, *factors = kernel.parts
+        each = (K.numpy().reshape(K.shape[-2:]) for K in factors)
+        roots = [kernel.grid.table(k, pivoted_root(K)) for k, K in enumerate(each)]
+        return ProductCovariance(roots, float(amplitude))
+
+    @lasting_property
+    def _seen(self) -> Tensor | NodeFeatures:
+        """The observations placed; for a kernel that is no product, covariances with the nodes."""
+        kernel, grid = self.kernel, self.kernel.grid
+        if kernel.product:
+            return kernel.placed(self.Z)
+        table = kernel.parts[0].reshape(kernel.batch_shape.numel(), -1)
+        half = covariance_with_nodes(table, grid.interpolate(self.Z))
+        return NodeFeatures(grid, half.flatten(0, 1).mT.contiguous())
+
+    def prior(self, outputs: int, sample_shape: Size) -> Path:
+        """Exact sample functions: O(m^3) for a kernel that is no product."""
+        kernel = self.kernel
+        parts = [part if kernel.batch_shape else part.unsqueeze(0) for part in kernel.parts]
+        roots = whole_roots(kernel.grid, parts)
+        scale = torch.block_diag(*(self.Z.new_ones(1, root.size) for root in roots))
+        weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
+        return FeaturePath(features_of(kernel.grid, roots), scale.new_zeros(outputs), weights)
+
+
+@dataclass(frozen=True)
+class DataProcess(Process):
+    """The posterior of an exact process with a kernel on a grid."""
+
+    kernel: GridKernel
+    basis: GridBasis
+
+    def placed(self, X: Tensor) -> Tensor:
+        """Interpolation rows at the points."""
+        return self.kernel.placed(X)
+
+    def for_sums(self, points: int) -> Process:
+        """On features, if there are fewer than points; of one output."""
+        kernel = self.kernel
+        few = len(self.u) == 1 and (kernel.product or kernel.grid.m < points)
+        return self._feature_form if few and self._features.size < points else self
+
+    @lasting_property
+    def _features(self) -> FeatureBasis:
+        """The prior of one output, but for `LEFT_OUT`: O(m^3) for a kernel that is no product."""
+        grid, (first, *factors) = self.kernel.grid, self.kernel.parts
+        if factors:
+            scales = torch.cat([cast(Tensor, self.basis.noise).flatten(), first.reshape(1)])
+            tolerance = float(LEFT_OUT * scales.min() / first)
+            root: Root = Eigenbasis.chosen(grid, first, factors, tolerance, grid.m)
+        else:
+            (root,) = whole_roots(grid, [first.unsqueeze(0)])
+        return FeatureBasis(features_of(grid, [root]), torch.ones(1, root.size).to(first))
+
+    @lasting_property
+    def _feature_form(self) -> Process:
+        """The posterior on these features: O(r^3 + n r^2)."""
+        basis, R = self._features, cast(Tensor, self.R)
+        deviations = cast(Tensor, self.basis.noise).sqrt().unsqueeze(-1)
+        phi, e = basis(self.basis.Z) / deviations, R @ self.u.unsqueeze(-1) / deviations
+        L = chol_psd(phi.mT @ phi + torch.eye(basis.size).to(phi))
+        v = torch.cholesky_solve(phi.mT @ e, L).squeeze(-1)
+        return Process(None, basis, None, L, v, self.mean)
+
+    @lasting_property
+    def expansion(self) -> Expansion | None:
+        """As for any process; on features for a kernel that is no product, and not too many."""
+        form = self if self.kernel.product else self.for_sums(MOST_ROOTS)
+        return super().expansion if form is self else form.expansion

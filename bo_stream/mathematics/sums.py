@@ -152,7 +152,7 @@ class FeatureStatistics(SufficientStatistics):
             yy=self.yy + (weighted * y).sum(-1),
             origin=origin,
             ld=self.ld - weights.log().sum(-1),
-            weight=self.weight + len(rows),
+            weight=self.weight + len(rows.X),
         )
 
     @abstractmethod
@@ -237,12 +237,12 @@ class BufferedStatistics(FeatureStatistics, Generic[FEATURES]):
 
     def absorb_at(self, rows: Rows, n: int) -> Self:
         """The state after a batch, with n points before it (MATHS 2.2)."""
-        return super().absorb_at(rows, n)._holding(rows, n)
+        return super(BufferedStatistics, self._holding(rows, n)).absorb_at(rows, n)
 
     def _holding(self, rows: Rows, n: int) -> Self:
         """The state with rows behind the first n in the buffer, if there is room for them."""
-        old, end = self.buffer, n + len(rows)
-        if end > len(old):
+        old, end = self.buffer, n + len(rows.X)
+        if end > len(old.X):
             return self
         buffer = Rows(old.X.clone(), old.Y.clone(), old.R.clone())
         buffer.X[n:end], buffer.Y[:, n:end], buffer.R[:, n:end] = rows.X, rows.Y, rows.R

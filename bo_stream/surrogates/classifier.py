@@ -196,7 +196,7 @@ class DirichletClassifier(CompositeModel):
             InputError, ShapeError, DtypeError, BoundsError: for invalid data.
             UnsupportedError: for an unseen class, if the family cannot add one.
         """
-        self.model._check_points(X)
+        self.model.transformed(X)  # which checks them
         labels = read_labels(y, len(X))
         late, model, absent = unseen(labels, self.classes), self.model, self.absent
         seen = {**self._seen, **dict.fromkeys(late, 0)}

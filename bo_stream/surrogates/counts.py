@@ -244,9 +244,9 @@ class CountGP(CompositeModel):
             prior = mean[0], S[0] + extra * torch.eye(len(n)).to(S)
             l1, l2 = kind.batch_sites(*prior, k, density_size)
             new = Outcomes(x, k, n, l1, l2, 1.0 / l2 + extra)
-            model._absorb_rows(new.regression)
             held, totals = state.held + new, state.totals + torch.stack([k.sum(), n.sum()])
             self._put(replace(state, held=held, totals=totals))
+            model._absorb_rows(new.regression)
             if len(held) > most + SPARE:
                 self._let_go()
         doubled = (before + len(y)).bit_length() > before.bit_length() > 0

@@ -19,7 +19,7 @@ from bo_stream.base import options
 from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, Selections
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import Derived, Key
-from bo_stream.base.streaming_gp import FeatureGP, Promises, check_noise_of_sums
+from bo_stream.base.streaming_gp import FeatureGP, Promises
 from bo_stream.base.units import sizes_of
 from bo_stream.errors import BoundsError, InputError, StateError, whole_number
 from bo_stream.mathematics import sines
@@ -237,13 +237,6 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
     ) -> FrequencyState | HilbertState:
         """Before the first batch: those for the kernel's lengthscales."""
         return state if self.num_observed else self._suited()
-
-    def _absorb(
-        self, state: FrequencyState | HilbertState, rows: Rows
-    ) -> FrequencyState | HilbertState:
-        """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2, 12.2)."""
-        check_noise_of_sums(self, rows.X, rows.R)
-        return state.absorb_at(rows, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
 

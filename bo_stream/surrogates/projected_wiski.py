@@ -139,8 +139,10 @@ class ProjectedWISKI(WISKI):
 
     def projected(self, X: Tensor) -> Tensor:
         """The projection of raw points ``batch x q x d``: ``batch x q x k``, differentiable."""
-        self._check_points(X)
-        return self.grid.place(self._transformed(X))
+        return self.grid.place(self.transformed(X))
+
+    def _check_noise(self, X: Tensor, R: Tensor) -> None:
+        super()._check_noise(self.grid.place(X), R)
 
     # -- grid ------------------------------------------------------------------------------------
 

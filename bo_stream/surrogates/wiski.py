@@ -24,7 +24,7 @@ from torch import Tensor
 from bo_stream.base.fitting import Correlated, FitReport
 from bo_stream.base.options import CommonOptions
 from bo_stream.base.stream import all_or_nothing
-from bo_stream.base.streaming_gp import FeatureGP, Promises, StreamingGP, check_noise_of_sums
+from bo_stream.base.streaming_gp import FeatureGP, Promises, StreamingGP
 from bo_stream.base.units import checked_bounds
 from bo_stream.errors import (
     BoundsError,
@@ -174,11 +174,6 @@ class WISKI(FeatureGP[GridState]):
     def _empty_state(self) -> GridState:
         sizes = self._dim, self.num_outputs, self.noise_mode == "learned", self.opening
         return GridState.before_data(self._first_grid(), *sizes)
-
-    def _absorb(self, state: GridState, rows: Rows) -> GridState:
-        """A += W'R^-1 W, b += W'R^-1 y, yy += y'R^-1 y, ld += sum log r (MATHS 2.2)."""
-        check_noise_of_sums(self, state.grid.place(rows.X), rows.R)
-        return state.absorb_at(rows, self.num_observed)
 
     # -- posterior and objective -----------------------------------------------------------------
 

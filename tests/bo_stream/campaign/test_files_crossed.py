@@ -1,4 +1,4 @@
-"""How many files of the campaign a call crosses, by the profile of the interpreter."""
+"""How many files of a package a call crosses, by the profile of the interpreter."""
 
 import sys
 from collections.abc import Callable
@@ -7,20 +7,21 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import torch
 
 import bo_stream.campaign
-from bo_stream import Campaign
+from bo_stream import Campaign, CountGP
 
-FOLDER = str(Path(bo_stream.campaign.__file__).parent)
+FOLDER = Path(bo_stream.campaign.__file__).parent
 
 
-def crossed(call: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """What a call returns, and the files of the campaign that it enters, in order."""
+def crossed(call: Callable[[], Any], folder: Path = FOLDER) -> tuple[Any, list[str]]:
+    """What a call returns, and the files of a folder that it enters, in order."""
     files: list[str] = []
 
     def look(frame: FrameType, event: str, _: Any) -> None:
         file = frame.f_code.co_filename
-        if event == "call" and file.startswith(FOLDER) and files[-1:] != [file]:
+        if event == "call" and file.startswith(str(folder)) and files[-1:] != [file]:
             files.append(file)
 
     sys.setprofile(look)
@@ -47,3 +48,11 @@ def test_ask_tell_and_recommend_cross_few_files(stored: bool, tmp_path: Path) ->
     assert changes <= 2750
     advised, files = crossed(campaign.recommend)
     assert len(advised) == 1 and len(set(files)) <= 14 and len(files) <= 600
+
+
+def test_a_count_is_observed_with_few_changes_of_file() -> None:
+    torch.manual_seed(0)
+    X, unit = torch.rand(40, 2).double(), torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+    model = CountGP(X, torch.full((40,), 3.0), 8, bounds=unit.double())
+    _, files = crossed(lambda: model.observe(X[:1] / 2.0, [3.0], 8), FOLDER.parent)
+    assert len(files) <= 64

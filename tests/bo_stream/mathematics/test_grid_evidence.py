@@ -11,13 +11,13 @@ from torch import Size
 
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.grid import ProductFeatures, matrix_of
-from bo_stream.mathematics.grid_evidence import (
+from bo_stream.mathematics.grid_evidence import _roots, check_size, dropped_share
+from bo_stream.mathematics.grid_kernel import (
+    CholeskyRoot,
     DataProcess,
-    _roots,
-    check_size,
-    dropped_share,
+    Eigenbasis,
+    features_of,
 )
-from bo_stream.mathematics.grid_kernel import CholeskyRoot, Eigenbasis, features_of
 from bo_stream.mathematics.kernels import product_factors
 from bo_stream.mathematics.process import conditioned_on
 from bo_stream.testing.base import close
