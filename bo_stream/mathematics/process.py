@@ -587,7 +587,7 @@ def warn_if_missed(process: PosteriorProcess, X: Tensor, targets: Tensor, noise:
             "The noise is too small for double precision: the posterior misses its data by "
             f"{float(worst.max()):.2g} standard deviations. {REMEDY}.",
             PrecisionWarning,
-            stacklevel=12,  # where a posterior is asked for
+            stacklevel=11,  # where a posterior is asked for
         )
 
 
