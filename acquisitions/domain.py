@@ -359,14 +359,14 @@ class Domain:
         return torch.where(self.holds(new).unsqueeze(-1), new, X)
 
     def perturbed(self, X: Tensor, sd: Tensor, share: float | None = None) -> Tensor:
-        """Feasible points about others.
+        """A feasible point about each of others.
 
         Args:
             X: Feasible points, ``n x d``.
-            sd: Standard deviations of the steps, in widths of the box, ``n x 1`` or ``n x d``; for
-                a discrete input in numbers of allowed values, at least one. A category takes any
+            sd: Standard deviations of the steps, in widths of the box, ``n x 1`` or ``n x d``. A
+                discrete input moves by at least one of its allowed values; a category takes any
                 other value.
-            share: Probability with which an input moves, beside one; None: all move.
+            share: One input moves, and each of the others with this probability; None: all move.
         """
         moving = torch.ones_like(X, dtype=torch.bool)
         if share is not None:

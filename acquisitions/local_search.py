@@ -1,7 +1,7 @@
 """Proposing trials from a `WarpedGP`: candidates near and far, then one search (MATHS 13.2).
 
-The optimum of a small budget is approached in steps that shrink over orders of magnitude, and a
-search from points spread over the box misses the improvement next to the best point.
+With a small budget, steps towards the optimum shrink over orders of magnitude. A search that starts
+from points spread over the box misses the improvement next to the best point.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LatentLogExpectedImprovement(AnalyticAcquisitionFunction):
         model: A `WarpedGP`.
         best_f_latent: Best latent value so far; by default the best observed one without noise, and
             the highest posterior mean at the observed points with noise.
-        X_pending: ``n' x d`` raw points under evaluation, believed to have their posterior means.
+        X_pending: ``n' x d`` raw points under evaluation; posterior means stand for their outcomes.
 
     Raises:
         UnsupportedError: for other models.
@@ -100,12 +100,12 @@ def improvement(process: LatentProcess, best: float | None = None) -> Search:
 
 
 class LocalSearch(Rule):
-    """Maximises `LatentLogExpectedImprovement` over a box, by a `WarpedGP` with an observation.
+    """Maximises `LatentLogExpectedImprovement` of a `WarpedGP`, with data, over a box.
 
-    A batch is chosen one point after another, each believed to have its posterior mean, as running
-    trials are. Points that repeat an observed, running or failed one are refused. Randomness comes
-    from torch's global generator. O(n^2) per candidate and evaluation; a few milliseconds at
-    n = 60.
+    The points of a batch are chosen one after another. Chosen points and running trials are taken
+    to have their posterior means as outcomes. Points that repeat an observed, running or failed one
+    are refused. Randomness comes from torch's global generator. O(n^2) per candidate and
+    evaluation; a few milliseconds at n = 60.
     """
 
     family = "warped"

@@ -1,8 +1,8 @@
 """Rules that maximise acquisition functions, over a box or over the places of a pool.
 
-A joint search over q points
-has q d variables, and its joint posteriors need memory that grows with the square of q: batches
-that are too large for it are chosen in parts, or by samples. Running trials are pending points.
+A joint search over q points has q d variables, and the memory of its joint posteriors grows with
+the square of q. Large batches are therefore chosen in parts, or by samples. Running trials are
+pending points.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ GREEDY, CANDIDATES = 128, 4096
 
 @runtime_checkable
 class ProposingAcquisition(Protocol):
-    """Chooses points itself, where an acquisition function is maximised.
+    """An acquisition function that chooses its points itself, without a search.
 
     Attributes:
         ahead: Share of the number of observations that may be chosen at once, for several calls of
@@ -240,10 +240,11 @@ SEARCH, SAMPLES = Maximised(partial(build, CAREFUL)), Maximised(partial(build, F
 class InParts(Rule):
     """Maximises an acquisition function; large batches are chosen in parts, or by samples.
 
-    Up to 16 trials are searched for jointly, and up to 64 are in parts of 16, with those before
-    pending. More, running ones included, are maximisers of samples of the posterior. Where the
-    variance is to be reduced, they are instead chosen one by one among points of a Sobol sequence,
-    at most 128, and the others are further points of it. Memory then grows in proportion to q.
+    Up to 16 trials are found by one joint search. Up to 64, running ones included, are found 16 at
+    a time: in each search, those found before are pending. Beyond 64, every trial is the maximiser
+    of a sample of the posterior. If the variance is to be reduced, the first 128 trials are
+    selected one by one from a Sobol sequence, and the others are further points of the sequence.
+    Memory then grows in proportion to q.
 
     Attributes:
         search: Maximises it.

@@ -62,8 +62,9 @@ def optimize_acqf(
     `qLogExpectedImprovement`, `qLogNoisyExpectedImprovement`, or for q = 1 `UpperConfidenceBound`,
     `PosteriorMean`, `ExpectedImprovement`, `LogExpectedImprovement`, or `NIPV` or `MaxVariance` of
     this package, over a surrogate of one outcome of `bo_stream`. The search then takes some ten
-    milliseconds; its effort is fixed. Everything else goes to BoTorch's `optimize_acqf` as it is:
-    further arguments, subclasses, objectives, constraints, other models, options.
+    milliseconds, and its effort is fixed. Any other call goes to BoTorch's `optimize_acqf`
+    unchanged: one with other models, subclasses, objectives, constraints, options or further
+    arguments.
 
     Args:
         acq_function: The acquisition function.

@@ -39,8 +39,9 @@ SAMPLING = frozenset({"num_samples", "seed"})
 
 @dataclass(frozen=True)
 class View:
-    """All that a rule may look at: points as the surrogate sees them, of which larger outcomes are
-    better whatever the goal is.
+    """All that a rule may look at.
+
+    Points are in the surrogate's coordinates. Larger outcomes are better, whatever the goal is.
 
     Attributes:
         model: The surrogate; of several outcomes BoTorch's list of models, objectives first. None
@@ -50,12 +51,12 @@ class View:
         pending: ``n' x d`` points of running trials.
         failed: ``n" x d`` points that gave no outcome.
         places: ``P x d`` places of a pool that may be measured; None in a box.
-        targets: Points over which variance is integrated, of those that learn; None: everywhere.
+        targets: Points over which variance is integrated, if that is the goal; None: everywhere.
         number: Number of the call; with the campaign's seed it determines all randomness.
         asked: Number of trials that were asked for.
         effort: Effort of maximising an acquisition function.
-        ensemble: Kernels that are plausible beside the surrogate's, for rules that draw samples.
-        region: A point that is known well, and radii of a region about it, ``2 x d``; likewise.
+        ensemble: Other plausible kernels for the same outcomes, for rules that draw samples.
+        region: A point that is known well, and radii of a region about it, ``2 x d``, likewise.
     """
 
     model: Model | None

@@ -82,16 +82,16 @@ and the largest where rounding errors need more."""
 class ThompsonSampling:
     """Thompson sampling over a box or a pool, for one outcome, which is maximised.
 
-    A batch has maximisers of up to ``samples`` functions, then these again in turn, each moved a
-    little, and a share of uniform points. The share is needed: a surrogate that is confidently
-    wrong about a region would never look there again. Running trials need no attention, because
-    functions are drawn afresh. Points come from torch's global generator.
+    A batch has the maximisers of up to ``samples`` functions. A larger batch repeats them in turn,
+    each moved a little. A share of the points is uniform: without it, a surrogate that is
+    confidently wrong about a region would never look there again. Running trials are ignored,
+    because new functions are drawn at each call. Points come from torch's global generator.
 
     Args:
         model: A surrogate of `bo_stream`, or a model conditioned from one, of one output.
         bounds: ``2 x d`` raw bounds; the model's by default.
         samples: Number of functions drawn at most.
-        explore: Share of uniform points; in small batches each point is uniform by chance.
+        explore: Share of uniform points; their number is rounded up or down by chance.
         jitter: Standard deviation of the move of a maximiser that is used again, in lengthscales
             of the kernel (at most a width of the box; in widths where there is none).
         near: ``n' x d`` raw points where high values are expected, such as the best trials: some

@@ -33,13 +33,13 @@ CANDIDATES = 2000
 class TrustRegionSearch(Rule):
     """Thompson sampling in the trust region of a `TrustRegionGP`.
 
-    Each of q samples of the local process, with mean and amplitude profiled on the current window,
-    takes its best of 2,000 masked candidates that no other has taken, and improves it by small
-    moves where there are at most 30 inputs and the local process finds little noise: otherwise a
-    sample follows details that it does not know. While a region's initial design is incomplete,
-    points are Sobol points of the box. Random numbers come from torch's global generator. For
-    q = 50 and a window of 512 points a batch takes 9 to 13 ms, whatever the number of observations.
-    Running trials are left out of account: samples differ by chance.
+    Mean and amplitude of the local process are fitted to the current window. Each of q samples
+    takes the best of 2,000 candidates that no other sample has taken. With at most 30 inputs and
+    little noise, small moves then improve it; otherwise they would follow details of the sample
+    that the data do not determine. While a region's initial design is incomplete, points are Sobol
+    points of the box. Random numbers come from torch's global generator. For q = 50 and a window of
+    512 points a batch takes 9 to 13 ms, whatever the number of observations. Running trials are
+    ignored, because samples differ by chance.
     """
 
     family = "trust_region"

@@ -433,10 +433,10 @@ class Campaign:
                 of other names, these columns, and ``yield_var`` for the variances of ``yield``; of
                 several, some may be told later: a trial is running until it has all. Rows of
                 trials have the trial's id in the index, as returned by `ask`, or in a column
-                ``trial``; other rows have the inputs. An index without the name ``trial`` that is
-                no plain range has ids only if the inputs, where there are some, are those of these
-                trials. Inputs in rows of trials may differ from
-                those asked for by up to a tenth of their range: they are what was done. A column
+                ``trial``; other rows have the inputs. An index without the name ``trial`` is read
+                as ids if it is no plain range, and if inputs in its rows, where there are some, are
+                those of the trials. Inputs in rows of trials say what was done; they may differ
+                from those asked for by up to a tenth of their range. A column
                 ``key`` names measurements that were not asked for, and a column ``note`` has notes.
 
         Raises:
@@ -577,11 +577,10 @@ class Campaign:
         ``timeout``, or if its worker dies twice (with Dask: more often than its setting
         ``allowed-failures`` says). Trials that were enqueued are evaluated before new ones.
 
-        The run ends if the same error is the only result of 8 trials in a row (of 32 with
-        ``failures="infeasible"``), and of no fewer than there were outcomes in this run: no further
-        trial is started, those in workers are waited for, and unless one of them has an outcome
-        the error is raised. The rest of the budget stays. A smaller budget that ends so is a
-        warning.
+        The run ends if 8 trials in a row (32 with ``failures="infeasible"``), and at least as many
+        as had outcomes in this run, fail with the same error. No further trial is started, and
+        those in workers are waited for. The error is raised unless one of these has an outcome, and
+        the rest of the budget is left. If a smaller budget ends so, there is a warning instead.
 
         Args:
             objective: Called with a trial: a Series of its inputs by name (and ``place``, in a
@@ -684,14 +683,14 @@ class Campaign:
     def recommend(self, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
         """The settings to use by what is known now, in order of preference.
 
-        One that was not measured is recommended only if its noiseless outcome is better than those
-        of the best measured ones with probability .9, by their joint posterior. Otherwise it is
-        the measured one of the best posterior mean; unlike `best`, one lucky outcome does not
-        decide, but the best trial's setting stays unless the other is better with probability .7.
-        In a box, from 200 outcomes on, the first is that of a polynomial fitted to them,
-        where that is known better. Of several objectives they are settings on the front, spread by
-        hypervolume: measured ones, and others that no measured one is as good as with probability
-        .9.
+        A setting that was not measured is recommended only if its noiseless outcome is better than
+        those of the best measured ones with probability .9, by their joint posterior. Otherwise the
+        measured setting of the best posterior mean is recommended, and the best trial's if that
+        mean is not better with probability .7. Unlike in `best`, one lucky outcome does not decide.
+        In a box, from 200 outcomes on, the first setting is the best one of a polynomial fitted to
+        them, if it is known to be better. For several objectives they are settings on the front,
+        spread by hypervolume: measured ones, and others for which, with probability .9, no measured
+        one is as good.
 
         Args:
             n: Number of settings. In a box, they differ by a twentieth of the width in some input.

@@ -49,9 +49,9 @@ class DirichletClassifier(CompositeModel):
     absorbed in any order and batches, and hyperparameters are learned from all labels by the
     evidence. Until `fit` is called, a class without evidence has the mean of an absent class.
 
-    For WISKI and HSGP a class that no label names is kept beside them. A new class may then appear
-    late, two classifiers may `merge`, and `forget` works; the results are exact. Other families
-    with several outputs (NodeWISKI, ExactGP) need all ``classes`` beforehand.
+    For WISKI and HSGP one more surrogate stands for any class without a label. A new class may then
+    appear late, two classifiers may `merge`, and `forget` works; the results are exact. Other
+    families with several outputs (NodeWISKI, ExactGP) need all ``classes`` beforehand.
 
     For two classes, `CountGP` with a `Bernoulli` likelihood is better calibrated at the same cost.
 

@@ -91,13 +91,12 @@ class CountGP(CompositeModel):
     """A Gaussian process on the logit of a prevalence or the logarithm of a rate, from counts.
 
     Each outcome enters a streaming surrogate as a target of known noise, chosen by expectation
-    propagation. `observe` chooses targets under the posterior of the moment, in blocks of 64;
-    `refresh` and `fit` choose them again for the first ``opening`` outcomes, which are held (random
-    ones of a large batch that is sorted), after which posterior and evidence equal those of
+    propagation. `observe` chooses targets under the posterior of the moment, in blocks of 64.
+    The first ``opening`` outcomes are held (random ones of a large batch that is sorted), and
+    `refresh` and `fit` choose their targets again. Posterior and evidence then equal those of
     expectation propagation on all data at once, in any order. Later outcomes keep the targets of
-    their arrival. Before the first of these are let go, hyperparameters and a nugget that is to be
-    learned are fitted to the held ones, by `observe`, so that a large table may come at once or in
-    parts.
+    their arrival. Before the first of these is let go, `observe` fits the hyperparameters, and a
+    nugget that is to be learned, to the held ones: a large table may come at once or in parts.
 
     ``surrogate`` may be ``wiski``, ``hsgp``, ``exact`` (which holds all outcomes), ``node_wiski``
     (refreshed while all outcomes are held) or any other family of one output. Those whose state

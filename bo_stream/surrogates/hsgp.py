@@ -51,11 +51,11 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
     """Gaussian process on products of sines over a box around the bounds, with constant-size state.
 
     Exact inference for its own prior, whose covariance is ``sum_j lambda_j phi_j(x) phi_j(z)`` over
-    the features. That is close to the kernel's where the features reach its frequencies: functions
-    smooth in up to about 8 inputs. Frequencies beyond the features' are missing, and the walls of
-    the box, where every function is zero, pull the prior variance down near the bounds (for up to
-    three inputs by a quarter at lengthscales of .3 widths), and throughout for lengthscales of
-    about a width of the bounds; a fitted output scale makes up, so `fit` a kernel of your choice.
+    the features. It is close to the kernel's if the features reach its frequencies, as for smooth
+    functions of up to about 8 inputs. Higher frequencies are missing. Every function is zero at the
+    walls of the box, which lowers the prior variance: near the bounds, for up to three inputs by a
+    quarter at lengthscales of .3 widths, and everywhere at lengthscales of about the width of the
+    bounds. A fitted output scale makes up for it, so `fit` a kernel of your choice.
 
     Up to three inputs, the state is sums over frequencies, from which the sums over any features
     follow: these are chosen for the kernel's lengthscales when the first points come, by every
@@ -65,11 +65,11 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
     own. A fit keeps lengthscales to what the features resolve, because shorter ones make confident
     maxima where there are none. `observe` takes about 3 microseconds a point in batches.
 
-    Beyond, the sums are over the features. These are chosen for the kernel's lengthscales when the
-    first points come, for those that `fit` finds if the data have doubled since the last choice,
-    and by `choose_features`. Choosing anew needs all points seen, and the first ``opening`` points
-    are held for it; so `fit` early. Two streams merge if their features are the same, or if one of
-    them still holds all its points. `observe` costs O(m^2) a point for m features.
+    For more inputs, the sums are over the features. These are chosen for the kernel's lengthscales
+    when the first points come, for those that `fit` finds if the data have doubled since the last
+    choice, and by `choose_features`. Choosing anew needs all points seen, and the first ``opening``
+    points are held for it; so `fit` early. Two streams merge if their features are the same, or if
+    one of them still holds all its points. `observe` costs O(m^2) a point for m features.
 
     `observe` does not depend on order or batches. A point of the posterior costs O(m^2), evidence
     and gradient O(m^3); nothing depends on n. Outputs share the features, chosen for the geometric
