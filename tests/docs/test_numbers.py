@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.docs.pages import ROOT, missing, stored
+from tests.docs.pages import ROOT, WORDS, missing, stored
 
 DOCS = ROOT / "docs"
 
@@ -68,7 +68,6 @@ SECONDS = STREAMS.loc["processor seconds, median"]
 FIGURES = stored("tables/figures.csv").set_index(["study", "figure"])["value"]
 BUDGET = stored("tables/malaria_budget.csv").set_index("Unnamed: 0")
 SCHOOLS = stored("tables/schools.csv").set_index("method")
-WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def figure(study: str, name: str) -> str:

@@ -6,7 +6,7 @@
 import pandas as pd
 import pytest
 
-from tests.docs.pages import missing, stored
+from tests.docs.pages import WORDS, missing, stored
 
 # -- VIPS and OIPS -------------------------------------------------------------------------------
 
@@ -141,6 +141,21 @@ LEFT = (
 DISTANCE, RISE, NOISE = learning("distance", 0, 5, 20), learning("bound", 5, 20), KIN_LOSS["noise"]
 BY_N, BY_I = milliseconds(BOUND[64]), milliseconds(BOUND.xs(8000, level="n"))
 EXACT_EVIDENCE = KIN_LOSS.loc["CaGP-CG, exact evidence", 64]
+BUDGET = stored("papers/cagp_budget.csv").set_index(["table", "surrogate"])
+KIN, PLANT = BUDGET.loc["kin8nm"], BUDGET.loc["powerplant"]
+
+
+def errors(*names: str) -> list[str]:
+    return [f"{KIN['RMSE'][name]:.3f}" for name in names]
+
+
+def by_budget(method: str, what: str) -> str:
+    one, two, three = errors(*(f"{method}, {i} {what}" for i in (16, 64, 256)))
+    return f"{one}, {two} and {three}"
+
+
+FEW_CG, MORE_CG = errors("CaGP-CG, 16 actions", "CaGP-CG, 64 actions")
+FEW, MORE = "CGGP, 16 iterations", "CGGP, 64 iterations"
 CAGP_PAGE = [
     f"its NLPD is {CURVES['nlpd']['CaGP-Opt']:.2f}, that of the exact GP "
     f"{CURVES['nlpd']['exact GP']:.2f}. CaGP-CG ({CURVES['nlpd']['CaGP-CG']:.2f})",
@@ -160,7 +175,30 @@ CAGP_PAGE = [
     f"A posterior takes {COST['posterior at 100'].min():.0f} to "
     f"{COST['posterior at 100'].max():.0f} ms, and an observation about "
     f"{COST['observe 1'].median():.0f} whatever there is.",
+    f"On Kin8nm, where that is {KIN['RMSE']['exact GP']:.3f}, CaGP-Opt has "
+    f"{by_budget('CaGP-Opt', 'actions')} with 16, 64 and 256 actions, SGPR "
+    f"{by_budget('SGPR', 'points')}, SVGP, whose points are learned, "
+    f"{by_budget('SVGP', 'points')}:",
+    f"CaGP-CG has {FEW_CG} with 16 actions, ahead of all, and {MORE_CG} with 64.",
+    f"CGGP with 64 iterations has the exact GP's error, {KIN['RMSE'][MORE]:.3f}, in "
+    f"{WORDS[round(KIN['processor s'][MORE] / KIN['processor s']['exact GP'])]} times its seconds.",
+    f"With 16 it fails, at {KIN['RMSE'][FEW]:.3f}:",
+    f"{100 * KIN['coverage'][FEW]:.0f} % of the outcomes are in intervals of 95 %. CaGP-CG, which "
+    "has the same actions and counts what they leave, has "
+    f"{100 * KIN['coverage']['CaGP-CG, 16 actions']:.0f} % of them there.",
 ]
+
+
+def test_what_is_said_of_budgets_without_numbers() -> None:
+    assert (PLANT["RMSE"] - PLANT["RMSE"]["exact GP"]).abs().max() < 0.01
+    assert KIN["RMSE"][MORE] == pytest.approx(KIN["RMSE"]["exact GP"], rel=0.02)
+    for i in (16, 64, 256):
+        opt, sgpr, svgp = (
+            KIN["RMSE"][f"{name}, {i} {what}"]
+            for name, what in (("CaGP-Opt", "actions"), ("SGPR", "points"), ("SVGP", "points"))
+        )
+        assert opt == pytest.approx(sgpr, rel=0.05) and svgp < opt
+    assert KIN["RMSE"].filter(like=" 16 ").idxmin() == "CaGP-CG, 16 actions"
 
 
 def test_what_is_said_of_losses_without_numbers() -> None:
