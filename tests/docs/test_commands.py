@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,14 +11,22 @@ from typing import Any
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, blocks, name, prose
+from tests.docs.pages import PAGES, ROOT, blocks, name, prose, read
 
 pytest.importorskip("typer")
 
+INSTALLATION = ROOT / "docs" / "installation.md"
 OTHERS = {"http.server", "pytest", "pip", "venv"}
 """Modules that are not ours."""
 PREFIX = "python -m "
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+
+
+def test_the_table_of_extras_has_all() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (table,) = re.findall(r"^\| extra \|.*\n((?:\|.*\n)+)", read(INSTALLATION), re.MULTILINE)
+    named = {name for line in table.splitlines() for name in SPAN.findall(line.split(" | ")[0])}
+    assert named == set(project["optional-dependencies"])
 
 
 def commands(page: Path) -> Iterator[str]:
