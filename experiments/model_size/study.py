@@ -30,7 +30,7 @@ from experiments.common.kernels import gaussian, scaled, standardised
 from experiments.common.plots import draw_sizes
 from experiments.common.progress import say
 from experiments.common.study import expanded, tables, told_apart, without
-from experiments.common.tables import write_table
+from experiments.common.tables import with_stored, write_table
 
 PICTURES = {
     "points": "number of inducing points",
@@ -208,18 +208,6 @@ def beside(means: pd.DataFrame, own: str, excess: str, how: str) -> pd.DataFrame
     return text.reindex(means.index.unique("table"))[policies].astype(object).fillna("-").T
 
 
-def with_stored(results: pd.DataFrame, stored: Path) -> pd.DataFrame:
-    """Results, and those of a file that are not among them, in the order of that file.
-
-    Results of tables that the file does not have, as in a smoke run, stand by themselves.
-    """
-    before, keys = pd.read_csv(stored)[results.columns], ["table", "policy", "split"]
-    if not results["table"].isin(before["table"]).all():
-        return results
-    every = pd.concat([before, results], ignore_index=True)
-    return every[keys].drop_duplicates().merge(every.drop_duplicates(keys, keep="last"), on=keys)
-
-
 def report(c: dict[str, Any], done: Sequence[tuple[SizeRun, pd.DataFrame]], folder: Path) -> None:
     """Tables and pictures of the runs that are done.
 
@@ -229,8 +217,7 @@ def report(c: dict[str, Any], done: Sequence[tuple[SizeRun, pd.DataFrame]], fold
     """
     about = [json.loads((folder / f"{run.stem}.json").read_text()) for run, _ in done]
     results = pd.DataFrame([each["result"] for each in about])
-    if "stored" in c:
-        results = with_stored(results, Path(c["stored"]))
+    results = with_stored(results, ["table", "policy", "split"], c)
     full = results[results["policy"] == FULL].set_index(["table", "split"])
     results = results.join(full[["rmse", "nlpd"]].add_suffix("_full"), on=["table", "split"])
     most = results["rmse_mean"] - results["rmse_full"]

@@ -23,6 +23,7 @@ from experiments.common.study import (
     tables,
     takes_part,
 )
+from experiments.common.tables import with_stored
 from experiments.stream_regression.rows import ORDERS
 from experiments.stream_regression.runs import RegressionRun, RegressionSizes
 
@@ -37,6 +38,8 @@ LAST = {
     "bytes": "bytes",
 }
 TASK = ["table", "order"]
+OPTIONAL = ("stored",)
+"""Keys that a configuration need not have."""
 COMPARED = {"rmse": "log RMSE", "nlpd": "NLPD"}
 Done = Sequence[tuple[RegressionRun, pd.DataFrame]]
 
@@ -76,8 +79,12 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[RegressionRun]:
 
 
 def report(c: dict[str, Any], done: Done, folder: Path) -> None:
-    """Print medians at the end and differences by seed; write ``summary.csv``, ``paired.csv``."""
-    summary, pairs = ends(done), differences(done)
+    """Print medians at the end and differences by seed; write ``summary.csv``, ``paired.csv`` and
+    what they are made from, ``ends.csv``. Runs that are ``stored`` there count as done.
+    """
+    last = with_stored(last_rows(done), [*TASK, "surrogate", "seed"], c)
+    summary, pairs = ends(last), differences(last)
+    last.to_csv(folder / "ends.csv", index=False)
     summary.to_csv(folder / "summary.csv", index=False)
     pairs.to_csv(folder / "paired.csv", index=False)
     say(f"\n{c['title']}: medians over seeds at the end\n")
@@ -88,21 +95,21 @@ def report(c: dict[str, Any], done: Done, folder: Path) -> None:
     say(f"\nPictures: python -m experiments.report {folder}")
 
 
-def ends(done: Done) -> pd.DataFrame:
-    """Medians over seeds at the end, a row for each table, order and surrogate."""
-    grouped = _last(done).groupby([*TASK, "surrogate"], sort=False)
+def ends(last: pd.DataFrame) -> pd.DataFrame:
+    """Medians over seeds of `last_rows`, a row for each table, order and surrogate."""
+    grouped = last.groupby([*TASK, "surrogate"], sort=False)
     counts, medians = grouped.size().rename("seeds"), grouped[list(LAST)].median()
     return pd.concat([counts, medians.rename(columns=LAST)], axis=1).reset_index()
 
 
-def differences(done: Done) -> pd.DataFrame:
-    """Scores less those of the best surrogate, by seed; a row for each task, score and surrogate.
+def differences(last: pd.DataFrame) -> pd.DataFrame:
+    """Scores of `last_rows` less those of the best surrogate, by seed; a row for each task, score
+    and surrogate.
 
     The best surrogate is the one with the least median. Rows have medians of the differences, with
     bootstrap intervals (95 %) where there are three seeds.
     """
-    last, rows = _last(done), []
-    last["rmse"] = np.log(last["rmse"])
+    last, rows = last.assign(rmse=np.log(last["rmse"])), []
     tasks = list(last.groupby(TASK, sort=False))
     for (task, part), (score, about) in product(tasks, COMPARED.items()):
         by_seed = part.pivot(index="seed", columns="surrogate", values=score)
@@ -117,7 +124,7 @@ def differences(done: Done) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _last(done: Done) -> pd.DataFrame:
+def last_rows(done: Done) -> pd.DataFrame:
     """The last row of each run, with what it is of."""
     rows = []
     for run, table in done:

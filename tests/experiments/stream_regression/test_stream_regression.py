@@ -18,7 +18,7 @@ from experiments.common.command import CONFIGS, parsed
 from experiments.common.data import DRIFTING, MADE_UP, rows_of, scores
 from experiments.stream_regression.rows import bounds_of, split_of
 from experiments.stream_regression.runs import COLUMNS, RegressionRun, RegressionSizes
-from experiments.stream_regression.study import differences, ends, plan
+from experiments.stream_regression.study import differences, ends, last_rows, plan, report
 
 SIZES = RegressionSizes(100, 40, 30, 20, 2.0, 1.5, 6)
 CONFIG = parsed(CONFIGS / "stream_tables.toml")
@@ -121,7 +121,7 @@ def test_differences_are_from_the_best_and_by_seed() -> None:
             if name != "cagp" or seed:
                 row = dict.fromkeys(COLUMNS, 1.0) | {"rmse": shift * 2.0**-k, "nlpd": shift + k}
                 done.append((run_of(name, seed), pd.DataFrame([row, row])))
-    found = differences(done).set_index(["of", "pair"])
+    found = differences(last_rows(done)).set_index(["of", "pair"])
     assert list(found.index) == [
         ("log RMSE", "hsgp - cagp"),
         ("log RMSE", "exact - cagp"),
@@ -133,9 +133,21 @@ def test_differences_are_from_the_best_and_by_seed() -> None:
     assert np.allclose(found["low"], found["median"]) and np.allclose(
         found["high"], found["median"]
     )
-    last = ends(done).set_index("surrogate")
+    last = ends(last_rows(done)).set_index("surrogate")
     assert last["seeds"].to_dict() == {"hsgp": 4, "exact": 4, "cagp": 3}
     assert last.loc["hsgp", "RMSE"] == 2.5
+
+
+def test_seeds_that_are_stored_count_as_done(tmp_path: Path) -> None:
+    runs = [run_of(name, seed) for name in ("hsgp", "exact") for seed in (0, 1)]
+    table = pd.DataFrame([dict.fromkeys(COLUMNS, 1.0)])
+    done = [(run, table.assign(rmse=1.0 + k)) for k, run in enumerate(runs)]
+    report(CONFIG, done, tmp_path)
+    whole = pd.read_csv(tmp_path / "summary.csv")
+    (tmp_path / "ends.csv").rename(tmp_path / "stored.csv")
+    report(CONFIG | {"stored": str(tmp_path / "stored.csv")}, done[2:3], tmp_path)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "summary.csv"), whole)
+    assert whole["RMSE"].tolist() == [1.5, 3.5] and whole["seeds"].tolist() == [2, 2]
 
 
 @pytest.mark.slow
