@@ -20,8 +20,8 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
-import scipy  # which imports its parts when they are first used
 import torch
+from torch.quasirandom import SobolEngine
 
 from acquisitions.climb import climb
 from acquisitions.moments import Criterion
@@ -200,8 +200,7 @@ def shifted(bounds: Array, count: int, shift: Array) -> Array:
 
 @cache
 def _sobol(d: int, count: int) -> Array:
-    points: Array = scipy.stats.qmc.Sobol(d, scramble=True, rng=0).random(count)
-    return points
+    return SobolEngine(d, scramble=True, seed=0).draw(count, dtype=torch.float64).numpy()
 
 
 def _apart(Z: Array, score: Array, count: int) -> list[int]:

@@ -40,13 +40,13 @@ def campaign_page(
     campaign, outcome = loaded.learning, loaded.outcome
     state = summary(campaign, loaded.store, loaded.optimum)
     title, about = f"Campaign: {campaign.ledger.name}", f"{state['goal']}: {state['trials']}"
+    following, note = _following(campaign)  # first, for it may fit the surrogate
     learned = {"recommended": recommendation(campaign), "learned": _winsorised(campaign)}
     state |= {name: fact for name, fact in learned.items() if fact}
     if campaign.state.engine.behind:
         state["warning"] = "Outcomes are further from the predictions than the predictions promise."
     trials, settings = campaign.trials(), campaign.settings
     told = int((trials["status"] == "told").sum())
-    following, note = _following(campaign)
     proposed = _listed(campaign, "The next trial", following)
     running = _listed(campaign, "Running trials", campaign.running())
     sections = [
