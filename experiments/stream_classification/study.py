@@ -30,10 +30,12 @@ from experiments.common.study import (
     takes_part,
     without,
 )
-from experiments.common.tables import write_table
+from experiments.common.tables import with_stored, write_table
 from experiments.stream_classification.exact import fitted, predicted
 from experiments.stream_classification.labels import ORDERS, Labelled, at_random, labelled
 
+OPTIONAL = ("stored",)
+"""Keys that a configuration need not have."""
 COLUMNS = (
     *("step", "n", "bytes", "fit_evaluations"),
     *(f"{part}_seconds" for part in ("update", "fit", "step", "wallclock", "predict")),
@@ -215,16 +217,20 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[LabelStream | Exact]:
 def report(
     c: dict[str, Any], done: Sequence[tuple[LabelStream | Exact, pd.DataFrame]], folder: Path
 ) -> None:
-    """Print medians over seeds and write them to ``accuracies.csv``."""
+    """Print medians over seeds and write them to ``accuracies.csv``, and what they are made from to
+    ``ends.csv``. Runs that are ``stored`` there count as done.
+    """
     lines = []
     for run, table in done:
         of = {"table": run.title, "order": run.order, "surrogate": run.label}
-        last = table.iloc[-1]
-        scored = {name: last[name] for name in ("accuracy", "log_loss", "bytes")}
-        seconds = last["wallclock_seconds"] + last["predict_seconds"]
+        end = table.iloc[-1]
+        scored = {name: end[name] for name in ("accuracy", "log_loss", "bytes")}
+        seconds = end["wallclock_seconds"] + end["predict_seconds"]
         lines.append(of | {"seed": run.seed} | scored | {"seconds": seconds})
     keys = ["table", "order", "surrogate"]
-    ends = pd.DataFrame(lines).groupby(keys, sort=False)
+    last = with_stored(pd.DataFrame(lines), [*keys, "seed"], c)
+    last.to_csv(folder / "ends.csv", index=False)
+    ends = last.groupby(keys, sort=False)
     result = pd.concat([ends.size().rename("seeds"), ends.median().drop(columns="seed")], axis=1)
     result = result.reset_index()
     result.to_csv(folder / "accuracies.csv", index=False)

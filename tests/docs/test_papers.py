@@ -116,6 +116,17 @@ STREAMS = stored("papers/wiski_streams.csv").set_index(["table", "surrogate"])
 RMSE, TOOK = STREAMS["RMSE"].unstack(), STREAMS["processor s"].unstack()
 SKILL = STREAMS["NLPD"]["skillcraft"]
 
+LABELS = stored("papers/wiski_labels.csv").set_index(["table", "surrogate", "order"])
+
+
+def labelled(table: str, surrogate: str) -> str:
+    """Accuracy and log loss, over all orders."""
+    found = LABELS.xs((table, surrogate), level=("table", "surrogate"))
+    return " and a log loss of ".join(
+        " to ".join(dict.fromkeys(f"{v:.3f}" for v in (found[name].min(), found[name].max())))
+        for name in ("accuracy", "log_loss")
+    )
+
 
 def spread(values: pd.Series, how: str) -> str:
     return f"{values.min():{how}} to {values.max():{how}}"
@@ -139,6 +150,10 @@ WISKI_PAGE = [
     f"{spread(TOOK['O-SVGP'], '.0f')}.",
     f"an NLPD of {SKILL['local GPs']:.1f} nats where others have "
     f"{spread(SKILL.drop('local GPs'), '.1f')}.",
+    f"On Banana WISKI has an accuracy of {labelled('banana', 'WISKI')}, the exact GP "
+    f"{labelled('banana', 'exact GP')}.",
+    f"On SVM guide HSGP has {labelled('svmguide1', 'HSGP')}, the exact GP "
+    f"{labelled('svmguide1', 'exact GP')}.",
 ]
 
 
