@@ -226,8 +226,8 @@ CAGP_PAGE = [
     f"{by_budget('CaGP-Opt', 'actions')} with 16, 64 and 256 actions, SGPR "
     f"{by_budget('SGPR', 'points')}, SVGP, whose points are learned, "
     f"{by_budget('SVGP', 'points')}:",
-    f"CaGP-CG has {FEW_CG} with 16 actions ({' and '.join(BY_SEED)} on two seeds) and {MORE_CG} with "
-    "64, between CaGP-Opt and SVGP.",
+    f"CaGP-CG has {FEW_CG} with 16 actions ({' and '.join(BY_SEED)} on two seeds) and {MORE_CG} "
+    "with 64, between CaGP-Opt and SVGP.",
     f"CGGP with 64 iterations has the exact GP's error, {KIN['RMSE'][MORE]:.3f}, in "
     f"{WORDS[round(KIN['processor s'][MORE] / KIN['processor s']['exact GP'])]} times its seconds.",
     f"With 16 it fails, at {KIN['RMSE'][FEW]:.3f}:",
