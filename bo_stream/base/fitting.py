@@ -625,6 +625,18 @@ class Fittable(Changeable, GaussianModel):
         """Rows that are held, and the correlations under which their evidence is the objective."""
         return None, None
 
+    def _can_select(self) -> bool:
+        """Whether other features can be selected."""
+        return False
+
+    def _reselected(self) -> bool:
+        """Select other features for the current hyperparameters, if they are due and can be.
+
+        Returns:
+            Whether they were.
+        """
+        return False
+
     def _note(self, **changes: Any) -> None:
         """Replace parts of the stream that posteriors do not depend on."""
         self._set("stream", self.stream.replaced(self.stream.version, **changes))
@@ -735,6 +747,7 @@ class _Fit:
             most = max(0, objective.most - objective.most // 2 - 1) // (1 + RUNGS[0][0])
             if starts[:most]:
                 path, tried = self._explored(path, starts[:most]), n
+                objective = self.objective
         path = ascend(objective, path, objective.most, TOLERANCE)
         if not warm or objective.evaluations > FEW_EVALS or n >= LOOK * looked:
             path, looked = _looked_at_again(objective, path), n
@@ -744,28 +757,40 @@ class _Fit:
         return FitReport(objective.evaluations, best.value, path.converged)
 
     def _scouts(self) -> AscentObjective:
-        """The exact evidence of some rows, where the objective is not that of the rows itself."""
+        """The exact evidence of rows, where the objective is not that of the rows itself or is on
+        features that can be selected: of some rows, where all are not cheap.
+        """
         mine, (rows, correlated) = self.objective, self.model._rows_of_fit()
-        if rows is None or correlated is not None:
+        if rows is None or (correlated is not None and not self.model._can_select()):
             return mine
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
-        some, profiled = rows[order[:SCOUTED].sort().values], profiled_mean(self.model)
-        form = data_form(self.model, some, mine.coordinates, profiled)
-        if form is None:
-            return mine
-        return AscentObjective(mine.objective, mine.coordinates, form, mine.most)
+        rows = rows[order[:SCOUTED].sort().values] if correlated is None else rows
+        form = data_form(self.model, rows, mine.coordinates, profiled_mean(self.model))
+        made = mine.objective, mine.coordinates, form, mine.most
+        return mine if form is None else AscentObjective(*made)
 
     def _explored(self, path: Ascent, starts: list[Tensor]) -> Ascent:
-        """The best of the present path and the best ends of ascents by scouts."""
+        """The best of the present path and the best ends of ascents by scouts.
+
+        They are compared on the features that suit the best end: others may not resolve it.
+        """
         mine, scouts = self.objective, self._scouts()
         begun = path if scouts is mine else Ascent(scouts.evaluate(path.at.u))
         paths = [begun, *(Ascent(scouts.evaluate(u)) for u in starts)]
-        for end in _ends(scouts, paths, RUNGS if scouts is mine else SCOUTS_RUNGS):
-            if scouts is not mine:  # whose curvature is that of fewer rows
-                end = _looked_at_again(scouts, end)
-                scale = SCOUTED / max(SCOUTED, int(self.model.stream.count))
-                inverse = None if end.inverse is None else scale * end.inverse
-                end = Ascent(mine.evaluate(end.at.u), inverse)
+        few = scouts is not mine and self.model._rows_of_fit()[1] is None  # of the rows
+        ends = _ends(scouts, paths, SCOUTS_RUNGS if few else RUNGS)
+        if scouts is mine:
+            return max([path, *ends], key=lambda each: each.at.value)
+        ends = [_looked_at_again(scouts, end) for end in ends] if few else ends
+        mine.coordinates.set(max(ends, key=lambda each: each.at.value).at.u)
+        if self.model._reselected():
+            self.objective = objective_of(self.model, most=mine.most)
+            self.objective.evaluations = mine.evaluations
+            path = Ascent(self.objective.evaluate(path.at.u), path.inverse)
+        scale = SCOUTED / max(SCOUTED, int(self.model.stream.count)) if few else 1.0
+        for end in ends:
+            inverse = None if end.inverse is None else scale * end.inverse
+            end = Ascent(self.objective.evaluate(end.at.u), inverse)
             path = max(path, end, key=lambda each: each.at.value)
         return path
 

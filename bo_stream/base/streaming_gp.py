@@ -891,16 +891,10 @@ class FeatureGP(StreamingGP[F]):
             )
 
     @abstractmethod
-    def _suited(self) -> F:
-        """The state over the best features for the current hyperparameters."""
-
-    @abstractmethod
-    def _features_outdated(self) -> bool:
-        """Whether the features in use should be replaced."""
-
-    @abstractmethod
-    def _can_select(self) -> bool:
-        """Whether other features can be selected."""
+    def _better(self) -> F | None:
+        """The state over the best features for the current hyperparameters; None if those in use
+        serve them.
+        """
 
     @property
     def _all_buffered(self) -> bool:
@@ -921,9 +915,11 @@ class FeatureGP(StreamingGP[F]):
             )
 
     @all_or_nothing
-    def _select(self) -> None:
-        """Replace the features of a state from which the sums over others follow."""
-        self._replace(state=self._suited())
+    def _reselected(self) -> bool:
+        state = self._better() if self._can_select() else None
+        if state is not None:
+            self._replace(state=state)
+        return state is not None
 
     def _search(self, max_evals: int | None) -> FitReport:
         """Hyperparameters, and features for them while they can be selected.
@@ -931,12 +927,11 @@ class FeatureGP(StreamingGP[F]):
         Without evaluations left after a selection, which takes none, the report holds the value
         under the previous features.
         """
-        report = super()._search(max_evals)
         due = self.state.worth_choosing(self.num_observed)
-        for _ in range(ROUNDS if due and self._can_select() else 0):
-            if not self._features_outdated():
+        report = super()._search(max_evals)
+        for _ in range(ROUNDS if due else 0):
+            if not self._reselected():
                 break
-            self._select()
             left = None if max_evals is None else max_evals - report.evaluations
             if left == 0:
                 break
@@ -946,8 +941,8 @@ class FeatureGP(StreamingGP[F]):
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """Select features for loaded hyperparameters, if that is possible."""
         loaded = saved is not None and self.num_observed > 0
-        if loaded and self._can_select() and self._features_outdated():
-            self._select()
+        if loaded:
+            self._reselected()
 
 
 class CompositeModel(checkpoint.Saveable, Model):

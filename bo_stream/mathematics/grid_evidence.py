@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -43,7 +44,6 @@ __all__ = [
     "NATS",
     "Resolution",
     "check_size",
-    "dropped_share",
     "fitting_sizes",
     "grid_evidence",
     "grid_process",
@@ -158,14 +158,6 @@ def grid_process(state: GridState, prior: Prior, n: int, *, moves: bool = False)
     return Process(None, FeatureBasis(features, scale), None, L, coefficients, prior.mean)
 
 
-@torch.no_grad()
-def dropped_share(state: GridState, prior: Prior, n: int) -> float:
-    """Largest share of the prior variance at a node that an eigenbasis leaves out; else 0."""
-    roots = _roots(state, prior, n) or []
-    bases = [root for root in roots if isinstance(root, Eigenbasis)]
-    return max((float(basis.dropped()) for basis in bases), default=0.0)
-
-
 # -- roots ---------------------------------------------------------------------------------------
 
 
@@ -274,19 +266,12 @@ def kernel_lengths(kernel: Kernel, widths: Tensor, outputs: int) -> Tensor:
     t = torch.logspace(-4.0, 2.0, 601, dtype=widths.dtype, device=widths.device)
     t = torch.cat([t.new_zeros(1), t, t.new_tensor([1e6])])
     lengths = []
-    for k, width in enumerate(widths):
-        along = t.new_zeros(len(t), len(widths))
-        along[:, k] = t * width
-        values = from_origin(kernel, along, outputs).detach()
+    for width, along in zip(widths, torch.diag(widths), strict=True):
+        values = from_origin(kernel, t.unsqueeze(-1) * along, outputs).detach()
         height, low = values[:, :1], values.amin(-1, keepdim=True)
         fallen = (height - values) / (height - low).clamp_min(1e-12 * height.abs())
-        after = (fallen >= FALL).double().argmax(-1, keepdim=True)  # the first, or none: 0
-        before = (after - 1).clamp_min(0)
-        low_t, high_t = t[before], t[after]
-        start, end = fallen.gather(-1, before), fallen.gather(-1, after)
-        length = low_t + (high_t - low_t) * (FALL - start) / (end - start)
-        length = torch.where((after > 0) & (high_t < 1e6), length * width, math.inf)
-        lengths.append(length.amin())
+        lowest = fallen.cummax(-1).values.amax(0).numpy(force=True)  # so far, of any output
+        lengths.append(width * float(np.interp(FALL, lowest, t.numpy(force=True), right=math.inf)))
     return torch.stack(lengths)
 
 

@@ -18,7 +18,7 @@ from torch import Size, Tensor
 from bo_stream.base import options
 from bo_stream.base.fitting import ClosedForm, Coordinates, FitReport, Selections
 from bo_stream.base.options import CommonOptions
-from bo_stream.base.stream import Derived, Key
+from bo_stream.base.stream import Derived, Key, all_or_nothing
 from bo_stream.base.streaming_gp import FeatureGP, Promises
 from bo_stream.base.units import sizes_of
 from bo_stream.errors import BoundsError, InputError, StateError, whole_number
@@ -167,6 +167,7 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
         """The features in use, chosen for ``basis.lengthscales`` (of transformed inputs)."""
         return self.state.basis_at(self.num_observed)
 
+    @all_or_nothing
     def choose_features(self) -> Self:
         """Select features for the kernel's present lengthscales.
 
@@ -180,7 +181,7 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
                 "Build it anew without `lengthscales`.",
             )
         self._check_selectable("Build it anew with a larger `opening`.")
-        self._select()
+        self._replace(state=self._suited())
         return self
 
     def _search(self, max_evals: int | None) -> FitReport:
@@ -195,11 +196,12 @@ class HSGP(FeatureGP[FrequencyState | HilbertState]):
     def _can_select(self) -> bool:
         return self.lengthscales is None and self._all_buffered
 
-    def _features_outdated(self) -> bool:
+    def _better(self) -> FrequencyState | HilbertState | None:
         moved = (self._lengthscales() / self.basis.lengthscales).log().abs()
-        return float(moved.max()) > MOVED
+        return self._suited() if float(moved.max()) > MOVED else None
 
     def _suited(self) -> FrequencyState | HilbertState:
+        """The state over the best features."""
         return self.state.suited_to(self._lengthscales(), self.num_observed)
 
     def _lengthscales(self) -> Tensor:

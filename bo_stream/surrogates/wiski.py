@@ -41,7 +41,6 @@ from bo_stream.mathematics.grid_evidence import (
     NATS,
     Resolution,
     check_size,
-    dropped_share,
     grid_evidence,
     grid_process,
     takes_data,
@@ -70,8 +69,8 @@ class WISKI(FeatureGP[GridState]):
     dimensions. Evidence with gradient, and the posterior under new hyperparameters, cost O(4^d m
     r^(2/d) + r^3), and a point of the posterior O(r^2). On 30 x 30 x 30 nodes r is 434 at a
     lengthscale of three tenths of the grid's width; it is at most 4,000. At shorter lengthscales
-    the buffered points themselves are used, O(n^3). `dropped_variance` measures the neglected part
-    of the prior. Any other kernel costs O(m^3), and then O(4^d m) per point.
+    the buffered points themselves are used, O(n^3). Any other kernel costs O(m^3), and then
+    O(4^d m) per point.
 
     The prior is close to the kernel's if lengthscales exceed about 1.2 grid spacings;
     `grid_too_coarse` reports where they do not. While all points are buffered (the first
@@ -192,14 +191,6 @@ class WISKI(FeatureGP[GridState]):
         """Log evidence with closed-form gradients (MATHS 2.3, 2.4)."""
         return grid_evidence(self.state, self._prior(), self.num_observed, profile_mean)
 
-    @property
-    def dropped_variance(self) -> float:
-        """Largest share of the prior variance at a node that the current posterior neglects.
-
-        It is due to eigenvectors of the kernel that are left out because of the data.
-        """
-        return dropped_share(self.state, self._prior(), self.num_observed)
-
     # -- the grid --------------------------------------------------------------------------------
 
     @property
@@ -305,16 +296,15 @@ class WISKI(FeatureGP[GridState]):
     def _can_select(self) -> bool:
         return self.grid_size == "auto" and self._nodes is None and self._all_buffered
 
-    def _suited(self) -> GridState:
-        return self.state.chosen(self._suited_grid(), self.num_observed)
+    def _better(self) -> GridState | None:
+        grid = self._suited_grid()
+        outdated = self._resolution().outdated(self.grid, grid)
+        return self.state.chosen(grid, self.num_observed) if outdated else None
 
     def _suited_grid(self) -> Grid:
         """The grid for the current hyperparameters."""
         low, high = self._box()
         return self._resolution().suited(high - low, self._covering)
-
-    def _features_outdated(self) -> bool:
-        return self._resolution().outdated(self.grid, self._suited_grid())
 
     def _first_grid(self) -> Grid:
         """The grid of the options."""

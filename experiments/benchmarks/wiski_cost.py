@@ -92,7 +92,7 @@ def on_grid(
     features = process.size if isinstance(process, Process) else None
     about: dict[str, Any] = {"nodes": size**3, "lengthscale": lengthscale, "n": n}
     about |= {"MB": model.state_bytes / 1e6, "features": features}
-    return {**about, "left out": model.dropped_variance, **cost}
+    return {**about, **cost}
 
 
 def seen(

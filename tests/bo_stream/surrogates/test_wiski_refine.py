@@ -7,7 +7,7 @@ import torch
 from botorch.models.transforms.input import Normalize
 
 from acquisitions import NIPV
-from bo_stream import WISKI, load
+from bo_stream import WISKI, ExactGP, load
 from bo_stream.base.checkpoint import packed, unpacked
 from bo_stream.errors import BoundsError, InputError, StateError
 from bo_stream.mathematics.grid import Interpolation
@@ -224,3 +224,19 @@ def test_streams_of_unequal_openings() -> None:
         few.merge(many)
     assert few.num_observed == 5
     assert many.merge(few).num_observed == 35
+
+
+# -- what a first grid does not resolve ----------------------------------------------------------
+
+
+def test_a_mode_is_found_that_the_first_grid_does_not_resolve() -> None:
+    """A wave of .17 widths has an eighth of that as its lengthscale, nodes are .11 apart."""
+    torch.manual_seed(0)
+    box = torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.float64)
+    X = torch.rand(200, 3, dtype=torch.float64)
+    Y = (36.0 * X[:, :1]).sin() + 2.0 * X[:, 1:2].square() + 0.35 * torch.randn_like(X[:, :1])
+    model, exact = WISKI(X, Y, bounds=box, grid_size="auto"), ExactGP(X, Y, bounds=box)
+    report = model.fit()
+    assert report.value > exact.fit().value - 1.0 and report.converged
+    assert abs(report.value - float(model.make_mll()().detach())) < 1e-6
+    assert model.grid.sizes[0] > 20
