@@ -502,8 +502,8 @@ class _Reductions:
         self.scales = acqf.raw_scales() if isinstance(acqf, NIPV) else None
         self.X = model.transformed(points)
         self.chunks = self.X.split(chunk_size)
-        few = len(self.chunks) <= KEPT
-        self.kept = list(map(self.process.at, self.chunks)) if few else None
+        at = self.process.pool if len(self.chunks) == 1 else self.process.at
+        self.kept = list(map(at, self.chunks)) if len(self.chunks) <= KEPT else None
         self.variance, self.gram = self._everywhere(None)  # o x N
         self.least = SMALLEST * float(self.variance.max())
         self.r = self.g = self.variance.unsqueeze(-2)[:, :0]  # o x picks x N

@@ -301,7 +301,7 @@ def numbered(indices: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
     """Numbers of all combinations of indices, ``... x k`` for each dimension: ``... x k^d``."""
     numbers = indices[0]
     for along, size in zip(indices[1:], sizes[1:], strict=True):
-        numbers = (size * numbers.unsqueeze(-1) + along.unsqueeze(-2)).flatten(-2)
+        numbers = along.unsqueeze(-2).add(numbers.unsqueeze(-1), alpha=size).flatten(-2)
     return numbers
 
 

@@ -92,10 +92,13 @@ class Joint:
         parts += [-W.square().sum(-2) for W in self.less]
         return sum(parts[1:], parts[0])
 
-    def covariance(self, other: Joint, M: Tensor | None = None) -> Tensor:
+    def covariance(
+        self, other: Joint, M: Tensor | None = None, bare: Tensor | None = None
+    ) -> Tensor:
         """Covariance with the values at other points, ``batch x o x q x q'``; batches broadcast.
 
         With M, ``o x q' x k``, its product with this: for points without batch without the whole.
+        For these it may be given as it is without data that were added to the process.
         """
         if M is not None and self.X.ndim > 2:
             return self.covariance(other) @ M
@@ -105,7 +108,9 @@ class Joint:
 
         batched = self.X.ndim > 2 and other.X.ndim == 2
         flat = flattened if batched else lambda rows: rows  # one product with many points
-        if self.kernel is None:
+        if bare is not None:
+            cov = on(bare)
+        elif self.kernel is None:
             cov = product(flat(cast(Tensor, self.plus)), on(cast(Tensor, other.plus).mT))
         else:
             X = self.X.flatten(0, -2) if batched else self.X
@@ -146,13 +151,11 @@ class Joint:
         else:
             W = torch.linalg.solve_triangular(L, f.covariance(self), upper=False)
         mean = (self.mean.unsqueeze(-1) + products(W.mT, r)).squeeze(-1)
-        new = replace(self, mean=mean, less=(*self.less, W))
-        vars(new).update({k: v for k, v in vars(self).items() if k in PARTS})
-        return new
+        return self.given(mean, (*self.less, W))
 
-    def bare(self) -> Joint:
-        """The same points without the data that were added to the process; the mean is not."""
-        new = replace(self, less=())
+    def given(self, mean: Tensor, less: tuple[Tensor, ...]) -> Joint:
+        """The same points given other data that were added to the process."""
+        new = replace(self, mean=mean, less=less)
         vars(new).update({k: v for k, v in vars(self).items() if k in PARTS})
         return new
 
@@ -183,9 +186,8 @@ def products(rows: Tensor, others: Tensor) -> Tensor:
     """
     if rows.ndim == 3 or others.ndim > 3:
         return rows @ others
-    shape = rows.shape[:-3], rows.shape[-2]
     product = flattened(rows) @ others
-    return product.unflatten(-2, (*shape[0], shape[1])).movedim(0, -3)
+    return product.unflatten(-2, (*rows.shape[:-3], rows.shape[-2])).movedim(0, -3)
 
 
 def product(A: Tensor, B: Tensor) -> Tensor:
@@ -227,8 +229,8 @@ class Integral:
     Attributes:
         t: The joint posterior at the points, or of the functionals.
         weights: Their weights, ``P``.
-        kept: The points of the last argument of `gram_diagonal` and their covariances with t, if
-            few, before data were added to the process.
+        kept: The rows of the last argument of `gram_diagonal` and its covariances with t, if few,
+            before data were added to the process.
     """
 
     t: Joint
@@ -272,12 +274,12 @@ class Integral:
         return cov @ weighted if a is b else self._times(a, weighted)
 
     def gram_diagonal(self, a: Joint) -> Tensor:
-        """The diagonal of ``gram(a, a)``. The covariances at the last points ``a``, those of a pool
-        from which a batch is selected, are kept for all data added, up to `KEPT` entries.
+        """The diagonal of ``gram(a, a)``. The covariances of the last ``a``, that of a pool from
+        which a batch is selected, are kept for all data added, up to `KEPT` entries.
         """
-        few = a.X.ndim == 2 and a.mean.numel() * len(self.weights) <= KEPT
-        if few and not a.rows.requires_grad and self._kept(a) is None:
-            self.kept[:] = [(a.X.clone(), a.bare().covariance(self.t.bare()))]
+        if a.X.ndim == 2 and a.mean.numel() * len(self.weights) <= KEPT and self._kept(a) is None:
+            bare, t = (joint.given(joint.mean, ()) for joint in (a, self.t))
+            self.kept[:] = [(a.rows, bare.covariance(t))]
         return self._times(a).square() @ self.weights
 
     def conditioned(self, factors: Factors) -> Integral:
@@ -287,15 +289,8 @@ class Integral:
 
     def _times(self, a: Joint, M: Tensor | None = None) -> Tensor:
         """Covariance with the points summed over, ``batch x o x q x P``, or its product with M."""
-        kept = self._kept(a)
-        if kept is None:
-            return a.covariance(self.t, M)
-        cov = kept if M is None else kept @ M
-        for W, others in zip(a.less, self.t.less, strict=True):
-            cov = reduced(cov, W.mT, others if M is None else others @ M)
-        return cov
+        return a.covariance(self.t, M, self._kept(a))
 
     def _kept(self, a: Joint) -> Tensor | None:
-        """The `bare` covariance kept at these points, if they are the last ones of any thread."""
-        same = (cov for X, cov in tuple(self.kept) if torch.equal(X, a.X))
-        return None if a.rows.requires_grad else next(same, None)
+        """The covariance kept for these rows, if they are the last ones of any thread."""
+        return next((cov for rows, cov in tuple(self.kept) if rows is a.rows), None)

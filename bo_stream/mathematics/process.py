@@ -29,7 +29,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -48,6 +48,7 @@ from bo_stream.mathematics.expanded import (
     applied,
 )
 from bo_stream.mathematics.joint import (
+    KEPT,
     Factors,
     Integral,
     Joint,
@@ -75,6 +76,8 @@ __all__ = [
     "warn_if_missed",
     "warn_if_saturated",
 ]
+
+T = TypeVar("T")
 
 Path = Callable[[Tensor], Tensor]
 """Sample functions: points ``batch x q x d`` to values ``batch' x o x q``, where ``batch'`` is
@@ -361,8 +364,6 @@ class Process:
         basis = cast(FeatureBasis, self.basis)
         return FeaturePath(basis.features, self.mean, basis.scale * v)
 
-    @lasting
-    @torch.no_grad()
     def integral(self, points: Tensor, weights: Tensor) -> Integral:
         """Weighted sums over points of products of covariances. The last ones are kept.
 
@@ -370,15 +371,28 @@ class Process:
             points: ``P x d``, transformed space.
             weights: ``P``.
         """
-        key, sums = vars(self).get("_kept_integral", ((), None))
-        if sums is None or not all(map(torch.equal, key, (points, weights))):
-            key = points.clone(), weights.clone()
+
+        def sums(X: Tensor, w: Tensor) -> Integral:
             if self.kernel is None:
-                sums = Integral.on_features(self.basis, self.L, *key)
-            else:
-                sums = Integral(self.at(key[0]), key[1])
-            vars(self)["_kept_integral"] = key, sums
-        return cast(Integral, sums)
+                return Integral.on_features(self.basis, self.L, X, w)
+            return Integral(self.at(X), w)
+
+        return self._last("_integral", sums, points, weights)
+
+    def pool(self, X: Tensor) -> Joint:
+        """As `at`, for points ``q x d`` that may be asked for again: the last are kept, if few."""
+        return self._last("_pool", self.at, X) if self.u.numel() * len(X) <= KEPT else self.at(X)
+
+    @lasting
+    @torch.no_grad()
+    def _last(self, name: str, make: Callable[..., T], *of: Tensor) -> T:
+        """What is made of tensors, kept under a name for the last ones."""
+        key, made = vars(self).get(name, ((), None))
+        if made is None or not all(map(torch.equal, key, of)):
+            key = tuple(tensor.clone() for tensor in of)
+            made = make(*key)
+            vars(self)[name] = key, made
+        return cast(T, made)
 
     def for_sums(self, points: int) -> Process:
         """The process in the form in which sums over so many points cost least."""
@@ -488,8 +502,11 @@ class ConditionedProcess:
 
     def at(self, X: Tensor) -> Joint:
         """The joint posterior at points ``batch x p x d``: O(q^3 + q^2 p) beyond the base's."""
-        factors = self._factored()
-        return self.base.at(X).conditioned(factors)
+        return self.base.at(X).conditioned(self._factored())
+
+    def pool(self, X: Tensor) -> Joint:
+        """As `at`, for points that may be asked for again."""
+        return self.base.pool(X).conditioned(self._factored())
 
     def outputs(self, index: list[int]) -> PosteriorProcess:
         """Some of the outputs."""

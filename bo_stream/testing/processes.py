@@ -85,7 +85,7 @@ class ProcessContract(Contract):
         X = self.at(2, seed=56)
         zeros = torch.zeros(t.mean.shape[-2], 2, dtype=torch.float64)
         for known in (process, conditioned_on(process, X, zeros, zeros + 0.1)):
-            pool, t, sums = known.at(self.at(6, seed=55)), known.at(T), known.integral(T, weights)
+            pool, t, sums = known.pool(self.at(6, seed=55)), known.at(T), known.integral(T, weights)
             cov = pool.covariance(t)  # the second time from those kept before data were added
             close(sums.gram_diagonal(pool), (cov.square() * weights).sum(-1))
             close(sums.gram(pool, known.at(X)), (cov * weights) @ t.covariance(known.at(X)))

@@ -168,6 +168,21 @@ def test_a_conditioned_posterior_serves_as_well() -> None:
         torch.testing.assert_close(values, scores, rtol=1e-8, atol=1e-12)
 
 
+def test_a_pool_asked_again_may_have_changed_in_place_and_data_been_added() -> None:
+    model, pool = exact(), POOL.clone()
+    for n, factor in ((0, 1.0), (0, 1.0), (0, 0.9), (3, 1.0)):
+        pool *= factor
+        fresh = exact()
+        for surrogate in (model, fresh):
+            surrogate.observe(X[:n] / 2.0, Y[:n])
+        for got, expected in zip(
+            select_from_pool(NIPV(model, T), pool, 3),
+            select_from_pool(NIPV(fresh, T), pool, 3),
+            strict=True,
+        ):
+            torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     model = wiski()
     acqf = NIPV(model, T)
