@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from typing import Self
 
 import numpy as np
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
-from bo_stream.mathematics.autograd import lasting_property, twice
+from bo_stream.mathematics.autograd import lasting, lasting_property, twice
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import (
     CubicTable,
@@ -74,7 +74,7 @@ CUBICS = torch.tensor(
 """Coefficients of ``s^3, s^2, s, 1`` of the four weights: in a cell at the low end of a folded
 grid, in an inner cell and in one at the high end."""
 LEFT, RIGHT = torch.triu_indices(REACH, REACH)
-PAIRS = REACH * LEFT + RIGHT - LEFT
+PAIRS = tuple((REACH * LEFT + RIGHT - LEFT).tolist())
 """The pairs of four neighbouring nodes, and their numbers from that of the first node."""
 AT_ONCE = 2**18
 """Products computed at a time when outer products are summed."""
@@ -169,9 +169,8 @@ class Grid:
         t = (places - origin) / step
         cell = t.detach().clamp(low, high).floor_()
         s = t - cell
-        room, positions = ROOM[self.folded], s.detach()
-        least, most = positions.aminmax() if s.numel() else (0.0, 1.0)
-        if not (float(least) >= -room and float(most) <= 1.0 + room):  # nor NaN
+        least, most = s.detach().aminmax() if s.numel() else (0.0, 1.0)
+        if not max(-float(least), float(most) - 1.0) <= ROOM[self.folded]:  # nor NaN
             raise BoundsError(
                 "points inside the grid"
                 + ("" if self.folded else ", at least one cell from its edge"),
@@ -271,7 +270,7 @@ class Interpolation:
     @cached_property
     def index(self) -> Tensor:
         """Numbers of the nodes, ``batch x q x 4^d``."""
-        return numbered(self.along.unbind(-2), self.sizes)
+        return numbered(self.start, self.sizes, tuple(range(REACH)))
 
     @property
     def weight(self) -> Tensor:
@@ -288,21 +287,33 @@ class Interpolation:
 
         Costs O(q 10^d) for q points, unbatched.
         """
-        counts, numbers = [REACH * n for n in self.sizes], PAIRS.to(A.device)
+        counts = tuple(REACH * n for n in self.sizes)
         size = max(1, AT_ONCE // len(LEFT) ** len(counts))
         pieces = self.start.split(size), self.weights.split(size), weights.split(size)
         for start, rows, r in zip(*pieces, strict=True):
-            pairs = REACH * start.unsqueeze(-1) + numbers
             value = outer(rows[..., LEFT] * rows[..., RIGHT]) * r.unsqueeze(-1)
-            A.index_add_(0, numbered(pairs.unbind(1), counts).flatten(), value.flatten())
+            A.index_add_(0, numbered(REACH * start, counts, PAIRS).flatten(), value.flatten())
 
 
-def numbered(indices: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
-    """Numbers of all combinations of indices, ``... x k`` for each dimension: ``... x k^d``."""
-    numbers = indices[0]
-    for along, size in zip(indices[1:], sizes[1:], strict=True):
-        numbers = along.unsqueeze(-2).add(numbers.unsqueeze(-1), alpha=size).flatten(-2)
-    return numbers
+def numbered(first: Tensor, sizes: tuple[int, ...], near: tuple[int, ...]) -> Tensor:
+    """Numbers of all combinations of indices near the first ones, ``... x d`` to ``... x k^d``.
+
+    Args:
+        first: The first index of each dimension.
+        sizes: Numbers of indices of each dimension.
+        near: Distances of k indices from the first, in every dimension.
+    """
+    strides, distances = (numbers.to(first.device) for numbers in _distances(sizes, near))
+    return (first * strides).sum(-1, keepdim=True) + distances
+
+
+@lasting
+@cache
+def _distances(sizes: tuple[int, ...], near: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Distances of numbers: along each dimension, and of `numbered` from the first."""
+    strides = torch.tensor([math.prod(sizes[k:]) for k in range(1, len(sizes) + 1)])
+    each = [stride * torch.tensor(near) for stride in strides]
+    return strides, reduce(lambda a, b: (a.unsqueeze(-1) + b).flatten(), each)
 
 
 def outer(weights: Tensor) -> Tensor:
