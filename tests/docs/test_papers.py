@@ -201,7 +201,7 @@ def by_budget(method: str, what: str) -> str:
 
 FEW_CG, MORE_CG = errors("CaGP-CG, 16 actions", "CaGP-CG, 64 actions")
 SEEDS = stored("papers/cagp_budget_seeds.csv").set_index(["table", "surrogate", "seed"])["rmse"]
-BY_SEED = [f"{error:.3f}" for error in SEEDS.sort_index().loc["kin8nm", "CaGP-CG, 16 actions"]]
+BY_SEED = SEEDS.sort_index().loc["kin8nm", "CaGP-CG, 16 actions"]
 FEW, MORE = "CGGP, 16 iterations", "CGGP, 64 iterations"
 CAGP_PAGE = [
     f"its NLPD is {CURVES['nlpd']['CaGP-Opt']:.2f}, that of the exact GP "
@@ -226,7 +226,7 @@ CAGP_PAGE = [
     f"{by_budget('CaGP-Opt', 'actions')} with 16, 64 and 256 actions, SGPR "
     f"{by_budget('SGPR', 'points')}, SVGP, whose points are learned, "
     f"{by_budget('SVGP', 'points')}:",
-    f"CaGP-CG has {FEW_CG} with 16 actions ({' and '.join(BY_SEED)} on two seeds) and {MORE_CG} "
+    f"CaGP-CG has {FEW_CG} with 16 actions ({spread(BY_SEED, '.3f')} by seed) and {MORE_CG} "
     "with 64, between CaGP-Opt and SVGP.",
     f"CGGP with 64 iterations has the exact GP's error, {KIN['RMSE'][MORE]:.3f}, in "
     f"{WORDS[round(KIN['processor s'][MORE] / KIN['processor s']['exact GP'])]} times its seconds.",
