@@ -33,6 +33,8 @@ from bo_stream.base.gaussian_model import GaussianModel
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
 from bo_stream.mathematics.exact import Array
+from bo_stream.mathematics.expanded import ProductFunctions
+from bo_stream.mathematics.grid import ProductFeatures
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess
 from bo_stream.mathematics.sines import Basis, best_on_grid
@@ -223,9 +225,8 @@ class ThompsonSampling:
                 rows = torch.randperm(len(points))[:JOINTLY]
                 values, wanted = draws(points[rows].double()), min(wanted, len(rows))
             chosen = rows[distinct_winners(values.mT, wanted)].tolist()
-        taken = set(chosen)
-        free = [i for i in torch.randperm(len(points)).tolist() if i not in taken]
-        rows = torch.tensor(chosen + free[: q - wanted], device=points.device)
+        order = dict.fromkeys([*chosen, *torch.randperm(len(points)).tolist()])
+        rows = torch.tensor([*order][:q], device=points.device)
         return rows[torch.randperm(q)]
 
     # -- parts of a batch ------------------------------------------------------------------------
@@ -355,34 +356,41 @@ class Draws:
         tolerance: float = TOLERANCE,
         mixed: Tensor | None = None,
     ) -> Tensor | None:
-        """Maximisers ``S x d``, raw, of functions that are on the same sine features of few inputs.
+        """Maximisers ``S x d``, raw, of functions on features that are products over few inputs.
 
         Args:
-            domain: Where to look; None is returned unless the features span it, and it is a box.
+            domain: Where to look; None is returned unless it is a box.
             starts: Points of a grid that each function is climbed from.
             tolerance: Promised gain at which a climb ends.
-            mixed: Weights of sums of the functions to maximise instead, ``S x functions``.
+            mixed: Weights of sums of the functions to maximise instead, ``S x functions``; None is
+                returned if these are on different features.
         """
         paths = [path for path in self.paths if isinstance(path, FeaturePath)]
-        bases = [path.basis for path in paths if isinstance(path.basis, Basis)]
-        few = domain.is_box and domain.dim in PER_AXIS
-        if not (few and len(bases) == len(self.paths) and all(map(bases[0].same_as, bases))):
+        bases = [path.basis for path in paths if isinstance(path.basis, Basis | ProductFeatures)]
+        if not (domain.is_box and domain.dim in PER_AXIS and len(bases) == len(self.paths)):
             return None
-        ends, basis = self.model.transformed(domain.bounds), bases[0]
-        span = torch.stack([basis.low, basis.low + basis.width])
-        if not torch.allclose(ends, span, atol=0.0):
+        basis, functions = bases[0], bases[0].functions()
+        apart = len(bases) > 1 and isinstance(basis, ProductFeatures)  # each has its own
+        if not isinstance(functions, ProductFunctions) or (apart and mixed is not None):
             return None
+        if apart:
+            each = [Draws(self.model, [path], [1]).on_grid(domain, starts) for path in paths]
+            return torch.cat(cast(list[Tensor], each))
+        ends = self.model.transformed(domain.bounds).sort(0).values
         weights = torch.cat([path.weights.flatten(0, -2) for path in paths])
         weights = weights if mixed is None else mixed @ weights
-        functions, W = basis.functions(), weights.numpy(force=True)
+        W = weights.numpy(force=True)
 
         def values(X: Array, of: np.ndarray) -> tuple[Array, Array]:
             rows, pull = functions(X)
             return np.einsum("lf,lf->l", rows, W[of]), pull(W[of])
 
-        grid = best_on_grid(basis, weights, PER_AXIS[domain.dim], starts).flatten(0, 1)
-        unit, of = torch.minimum(basis.lengthscales, basis.width), np.arange(len(W)).repeat(starts)
-        first, box, units = (t.numpy(force=True) for t in (grid, span, unit))
+        grid = best_on_grid(basis, weights, ends, PER_AXIS[domain.dim], starts).flatten(0, 1)
+        lengths = (
+            basis.lengthscales if isinstance(basis, Basis) else ends.new_tensor(basis.grid.step)
+        )
+        unit, of = lengths.minimum(ends[1] - ends[0]), np.arange(len(W)).repeat(starts)
+        first, box, units = (t.numpy(force=True) for t in (grid, ends, unit))
         X, f = climb(values, first, box, units, MOST, tolerance, of=of)
         best = f.reshape(len(W), starts).argmax(1) + starts * np.arange(len(W))
         return domain.clipped(self.model._raw_inputs(torch.from_numpy(X[best]).to(grid)))

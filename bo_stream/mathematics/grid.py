@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -344,26 +344,36 @@ class ProductFeatures:
     Attributes:
         grid: The nodes.
         values: The functions at the nodes, ``d x max(n_k) x P``.
-        columns: For each dimension, every feature's function, ``d x f``.
+        columns: For each dimension, every feature's row of `tables`, ``d x f``.
     """
 
     grid: Grid
     values: Tensor
     columns: Tensor
+    main: ClassVar[int] = 0
+
+    def tables(self, X: Tensor) -> Tensor:
+        """For each dimension the constant 1 and its functions, at points ``p x d``.
+
+        Returns:
+            ``d x (1 + P) x p``.
+        """
+        rows = self.grid.interpolate(X)
+        axis = torch.arange(self.grid.dim, device=rows.start.device).unsqueeze(-1)
+        near = (rows.weights.unsqueeze(-2) @ self.values[axis, rows.along]).squeeze(-2)
+        return F.pad(near.permute(1, 2, 0), (0, 0, 1, 0), value=1.0)
 
     def functions(self) -> Functions | None:
         """As `FeatureMap`."""
         values = zip(self.values.numpy(), self.grid.sizes, strict=True)
         tables = [self.grid.table(k, V[:size]) for k, (V, size) in enumerate(values)]
-        return self.grid.placed(ProductFunctions(tables, self.columns.numpy()))
+        return self.grid.placed(ProductFunctions(tables, self.columns.numpy() - 1))
 
     def features(self, X: Tensor) -> Tensor:
         """As `FeatureMap`: O(4 d P) per point, and O(d) per feature."""
-        rows = self.grid.interpolate(X)
-        axis = torch.arange(self.grid.dim, device=rows.start.device).unsqueeze(-1)
-        near = rows.weights.unsqueeze(-2) @ self.values[axis, rows.along]
-        pairs = zip(near.squeeze(-2).unbind(-2), self.columns, strict=True)
-        return reduce(torch.mul, (factors.index_select(-1, column) for factors, column in pairs))
+        tables = zip(self.tables(X.reshape(-1, X.shape[-1])), self.columns, strict=True)
+        factors = (table.index_select(0, column) for table, column in tables)
+        return reduce(torch.mul, factors).mT.unflatten(0, X.shape[:-1])
 
 
 @dataclass(frozen=True)

@@ -23,21 +23,22 @@ from torch import Tensor
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
-from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridState, NodeFeatures
+from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridState
 from bo_stream.mathematics.grid_kernel import (
     DataProcess,
     Eigenbasis,
     GridBasis,
     GridKernel,
     Root,
+    feature_process,
     features_of,
     kernel_parts,
     prior_covariance,
     whole_roots,
 )
 from bo_stream.mathematics.kernels import Prior, from_origin, is_product
-from bo_stream.mathematics.linalg import chol_psd, flushed
-from bo_stream.mathematics.process import FeatureBasis, Process
+from bo_stream.mathematics.linalg import chol_psd
+from bo_stream.mathematics.process import Process
 
 __all__ = [
     "LAST",
@@ -146,16 +147,8 @@ def grid_process(state: GridState, prior: Prior, n: int, *, moves: bool = False)
         return _data_process(state, prior, n)
     grid, roots = state.grid, roots or whole_roots(state.grid, _parts(state, prior))
     made = [_factorised(state, prior, i, root, False) for i, root in enumerate(roots)]
-    features, u = features_of(grid, roots), [part.q for part in made]
-    L: Tensor | None = torch.block_diag(*(part.L for part in made)).expand(len(made), -1, -1)
-    if isinstance(features, NodeFeatures):  # whitened, they cost O(4^d) a point and feature
-        pairs = zip(made, features.values.tensor_split(len(made), -1), strict=True)
-        F = [torch.linalg.solve_triangular(part.L, R.mT, upper=False).mT for part, R in pairs]
-        features = NodeFeatures(grid, flushed(torch.cat(F, -1)))
-        L, u = None, [part.h for part in made]
-    scale = torch.block_diag(*(torch.ones_like(part).unsqueeze(0) for part in u))
-    coefficients = torch.block_diag(*(part.unsqueeze(0) for part in u))
-    return Process(None, FeatureBasis(features, scale), None, L, coefficients, prior.mean)
+    factors, h = [part.L for part in made], [part.h for part in made]
+    return feature_process(features_of(grid, roots), factors, h, prior.mean)
 
 
 # -- roots ---------------------------------------------------------------------------------------

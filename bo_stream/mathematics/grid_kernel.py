@@ -49,7 +49,16 @@ from bo_stream.mathematics.kernels import (
     product_factors,
 )
 from bo_stream.mathematics.linalg import chol_psd, flushed, pivoted_root
-from bo_stream.mathematics.process import FeatureBasis, FeaturePath, KernelBasis, Path, Process
+from bo_stream.mathematics.process import (
+    FeatureBasis,
+    FeaturePath,
+    KernelBasis,
+    Path,
+    Process,
+    noisy,
+    solved,
+    times,
+)
 
 __all__ = [
     "CholeskyRoot",
@@ -59,6 +68,7 @@ __all__ = [
     "GridKernel",
     "Root",
     "covariance_with_nodes",
+    "feature_process",
     "features_of",
     "kernel_parts",
     "prior_covariance",
@@ -410,8 +420,32 @@ def features_of(grid: Grid, roots: Sequence[Root]) -> GridFeatures:
         own = first * basis.amplitude.sqrt(), *others
         padded = [F.pad(V, (0, wide - V.shape[1], 0, long - len(V))) for V in own]
         tables.append(torch.stack(padded))
-    index = [basis.index.mT + wide * i for i, basis in enumerate(bases)]
+    index = [1 + basis.index.mT + wide * i for i, basis in enumerate(bases)]
     return ProductFeatures(grid, torch.cat(tables, -1), torch.cat(index, -1))
+
+
+def feature_process(
+    features: GridFeatures, factors: Sequence[Tensor], h: Sequence[Tensor], mean: Tensor
+) -> Process:
+    """The process of several outputs with coefficients ``N(L^-T h, (L L')^-1)`` of features.
+
+    Functions at the nodes are multiplied by ``L^-T`` there, so that they cost O(4^d) a point each.
+
+    Args:
+        features: Those of all outputs, side by side.
+        factors: Lower triangular ``L`` of each output.
+        h: Likewise.
+        mean: The constant prior means, ``o``.
+    """
+    L = torch.block_diag(*factors).expand(len(factors), -1, -1)
+    u = torch.block_diag(*(part.unsqueeze(0) for part in h))
+    scale = torch.block_diag(*(torch.ones_like(part).unsqueeze(0) for part in h))
+    if isinstance(features, NodeFeatures):
+        F = torch.linalg.solve_triangular(L[0], features.values.mT, upper=False).mT
+        whitened = FeatureBasis(replace(features, values=flushed(F)), scale)
+        return Process(None, whitened, None, None, u, mean)
+    u = torch.linalg.solve_triangular(L.mT, u.unsqueeze(-1), upper=True).squeeze(-1)
+    return Process(None, FeatureBasis(features, scale), None, L, u, mean)
 
 
 # -- exact processes ------------------------------------------------------------------------------
@@ -424,12 +458,13 @@ class GridBasis(KernelBasis):
     kernel: GridKernel
 
     def __call__(self, X: Tensor) -> Tensor:
-        """O(n) kernel values per point, or O(4^d n) for a kernel that is no product."""
-        kernel, seen = self.kernel, self._seen
-        if isinstance(seen, Tensor):
-            return cross_kernel(kernel, X, seen)
-        sizes = kernel.batch_shape.numel(), len(self.Z)
-        return seen.interpolated(kernel.rows(X)).unflatten(-1, sizes).movedim(-2, -3)
+        """O(n) kernel values per point."""
+        return cross_kernel(self.kernel, X, self._seen)
+
+    @lasting_property
+    def _seen(self) -> Tensor:
+        """The observations placed."""
+        return self.kernel.placed(self.Z)
 
     def covariance(self) -> Covariance | None:
         """The kernel of one output in numpy, if it is a product; else None."""
@@ -437,28 +472,9 @@ class GridBasis(KernelBasis):
         if not kernel.product or kernel.batch_shape.numel() > 1:
             return None
         amplitude, *factors = kernel.parts
-        each = (K.numpy().reshape(K.shape[-2:]) for K in factors)
-        roots = [kernel.grid.table(k, pivoted_root(K)) for k, K in enumerate(each)]
+        each = [pivoted_root(K.numpy().reshape(K.shape[-2:])) for K in factors]
+        roots = [kernel.grid.table(k, root) for k, root in enumerate(each)]
         return ProductCovariance(roots, float(amplitude))
-
-    @lasting_property
-    def _seen(self) -> Tensor | NodeFeatures:
-        """The observations placed; for a kernel that is no product, covariances with the nodes."""
-        kernel, grid = self.kernel, self.kernel.grid
-        if kernel.product:
-            return kernel.placed(self.Z)
-        table = kernel.parts[0].reshape(kernel.batch_shape.numel(), -1)
-        half = covariance_with_nodes(table, grid.interpolate(self.Z))
-        return NodeFeatures(grid, half.flatten(0, 1).mT.contiguous())
-
-    def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """Exact sample functions: O(m^3) for a kernel that is no product."""
-        kernel = self.kernel
-        parts = [part if kernel.batch_shape else part.unsqueeze(0) for part in kernel.parts]
-        roots = whole_roots(kernel.grid, parts)
-        scale = torch.block_diag(*(self.Z.new_ones(1, root.size) for root in roots))
-        weights = scale * torch.randn(*sample_shape, *scale.shape).to(scale)
-        return FeaturePath(features_of(kernel.grid, roots), scale.new_zeros(outputs), weights)
 
 
 @dataclass(frozen=True)
@@ -472,23 +488,53 @@ class DataProcess(Process):
         """Interpolation rows at the points."""
         return self.kernel.placed(X)
 
+    def rows(self, X: Tensor) -> Tensor:
+        """As for any process: O(4^d n) for a kernel that is no product, solved at the nodes."""
+        if self.kernel.product:
+            return super().rows(X)
+        values = self._solved.interpolated(self.kernel.rows(X))
+        return values.unflatten(-1, (len(self.u), -1)).movedim(-2, -3)
+
+    @lasting_property
+    def _solved(self) -> NodeFeatures:
+        """``R^-1 b`` at the nodes for a kernel that is no product: O(m n^2)."""
+        grid, table = self.kernel.grid, self.kernel.parts[0].reshape(len(self.u), -1)
+        half = covariance_with_nodes(table, grid.interpolate(self.basis.Z))
+        half = torch.linalg.solve_triangular(cast(Tensor, self.R), half, upper=False)
+        return NodeFeatures(grid, half.flatten(0, 1).mT.contiguous())
+
+    def path(self, sample_shape: Size) -> Path:
+        """Sample functions by Matheron's rule, on features: O(n r) each, after O(n r + n^2)."""
+        features, R, noise = self._features, cast(Tensor, self.R), cast(Tensor, self.basis.noise)
+        prior = features.scale * torch.randn(*sample_shape, *features.scale.shape).to(self.u)
+        phi = features(self.basis.Z)
+        left = self.u - solved(R, noisy(times(phi, prior), noise), upper=False)
+        change = (solved(R.mT, left, upper=True).unsqueeze(-2) @ phi).squeeze(-2)
+        return FeaturePath(features.features, self.mean, prior + change)
+
     def for_sums(self, points: int) -> Process:
         """On features, if there are fewer than points; of one output."""
-        kernel = self.kernel
-        few = len(self.u) == 1 and (kernel.product or kernel.grid.m < points)
+        few = len(self.u) == 1 and (self.kernel.product or self.kernel.grid.m < points)
         return self._feature_form if few and self._features.size < points else self
 
     @lasting_property
     def _features(self) -> FeatureBasis:
-        """The prior of one output, but for `LEFT_OUT`: O(m^3) for a kernel that is no product."""
-        grid, (first, *factors) = self.kernel.grid, self.kernel.parts
-        if factors:
-            scales = torch.cat([cast(Tensor, self.basis.noise).flatten(), first.reshape(1)])
-            tolerance = float(LEFT_OUT * scales.min() / first)
-            root: Root = Eigenbasis.chosen(grid, first, factors, tolerance, grid.m)
-        else:
-            (root,) = whole_roots(grid, [first.unsqueeze(0)])
-        return FeatureBasis(features_of(grid, [root]), torch.ones(1, root.size).to(first))
+        """The prior, but for `LEFT_OUT`, outputs side by side: O(m^3) for a kernel that is no
+        product.
+        """
+        kernel, grid, noise = self.kernel, self.kernel.grid, cast(Tensor, self.basis.noise)
+        parts = [part if kernel.batch_shape else part.unsqueeze(0) for part in kernel.parts]
+        least = torch.cat([noise.flatten(), parts[0].flatten()]).min()
+        roots: Sequence[Root] = (
+            [
+                Eigenbasis.chosen(grid, first, factors, float(LEFT_OUT * least / first), grid.m)
+                for first, *factors in zip(*parts, strict=True)
+            ]
+            if kernel.product
+            else whole_roots(grid, parts)
+        )
+        scale = torch.block_diag(*(self.u.new_ones(1, root.size) for root in roots))
+        return FeatureBasis(features_of(grid, roots), scale)
 
     @lasting_property
     def _feature_form(self) -> Process:
@@ -497,8 +543,8 @@ class DataProcess(Process):
         deviations = cast(Tensor, self.basis.noise).sqrt().unsqueeze(-1)
         phi, e = basis(self.basis.Z) / deviations, R @ self.u.unsqueeze(-1) / deviations
         L = chol_psd(phi.mT @ phi + torch.eye(basis.size).to(phi))
-        v = torch.cholesky_solve(phi.mT @ e, L).squeeze(-1)
-        return Process(None, basis, None, L, v, self.mean)
+        h = torch.linalg.solve_triangular(L, phi.mT @ e, upper=False)
+        return feature_process(cast(GridFeatures, basis.features), [*L], [h[0, :, 0]], self.mean)
 
     @lasting_property
     def expansion(self) -> Expansion | None:

@@ -286,15 +286,22 @@ class Process:
         """
         shape, r = X.shape[:-1], self.size
         X = self.placed(X)
-        b = self.basis(X.reshape(-1, X.shape[-1]))
+        b = self.rows(X.reshape(-1, X.shape[-1]))
         a = b[..., :r]
-        if self.R is not None:
-            a = solved_rows(self.R, a)
         mean = self.mean.unsqueeze(-1) + (a @ self.u[..., :r, None]).squeeze(-1)
         if b.shape[-1] > r:
             mean = mean + (b[..., r:] @ self.u[..., r:, None]).squeeze(-1)
         mean, rows = mean.unflatten(-1, shape).movedim(0, -2), a.unflatten(-2, shape).movedim(0, -3)
         return Joint(mean, X, self.kernel, rows, self.L)
+
+    def rows(self, X: Tensor) -> Tensor:
+        """The functions ``R^-1 b`` at placed points ``n x d``, and what enters the mean only:
+        ``o x n x r`` or longer.
+        """
+        b = self.basis(X)
+        if self.R is None:
+            return b
+        return torch.cat([solved_rows(self.R, b[..., : self.size]), b[..., self.size :]], -1)
 
     @property
     def batch_shape(self) -> Size:
@@ -354,7 +361,7 @@ class Process:
             at: The joint posterior at q points z.
             weights: ``w``, ``batch x o x q``.
         """
-        if not isinstance(path, FeaturePath):
+        if self.kernel is not None or not isinstance(path, FeaturePath):
             return lambda X: path(X) + times(self.at(X).covariance(at), weights)
         change = (at.coefficients.mT @ weights.unsqueeze(-1)).squeeze(-1)
         return replace(path, weights=path.weights + cast(FeatureBasis, self.basis).scale * change)

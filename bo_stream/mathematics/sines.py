@@ -30,6 +30,7 @@ from torch import Size, Tensor
 from bo_stream.errors import UnsupportedError
 from bo_stream.mathematics.autograd import lasting_property
 from bo_stream.mathematics.expanded import Functions, ProductFunctions, SineTable
+from bo_stream.mathematics.grid import ProductFeatures
 from bo_stream.mathematics.kernels import Scaled, scaled
 from bo_stream.mathematics.shapes import shaped
 
@@ -351,33 +352,41 @@ TOGETHER = 32
 
 
 @torch.no_grad()
-def best_on_grid(basis: Basis, weights: Tensor, per_axis: int, starts: int = 1) -> Tensor:
-    """The best points of a grid over the bounds for functions ``weights @ features`` of few inputs.
+def best_on_grid(
+    basis: Basis | ProductFeatures, weights: Tensor, ends: Tensor, per_axis: int, starts: int = 1
+) -> Tensor:
+    """The best points of a grid over a box for functions ``weights @ features`` of few inputs.
 
-    O(a per_axis^d) operations a function, in float32, for indices up to a.
+    O(a per_axis^d) operations a function, in float32, for a functions of each input.
 
     Args:
         basis: The features, of one to about four inputs.
         weights: Coefficients of ``S`` functions, ``S x f``.
+        ends: The box, ``2 x d``.
         per_axis: Points of the grid along each axis.
         starts: Number of points for each function, with different values of the first input.
 
     Returns:
-        Centres of the grid's cells, ``S x starts x d``, in units of the features' inputs.
+        Points of the grid, ``S x starts x d``: centres of its cells for sines, else corners.
     """
-    axis = torch.arange(per_axis, dtype=torch.float64, device=basis.low.device).add(0.5) / per_axis
-    waves = basis.tables(basis.low + basis.width * axis.unsqueeze(-1)).float()
+    edge = 0.5 if isinstance(basis, Basis) else 0.0  # sines fall towards the bounds
+    steps = torch.arange(per_axis, dtype=torch.float64, device=ends.device).add(edge)
+    axes = ends[0] + ends.diff(dim=0) * (steps / (per_axis - 1.0 + 2.0 * edge)).unsqueeze(-1)
+    waves = basis.tables(axes).float()
     parts = weights.float().split(TOGETHER)
     found = torch.cat([_best_cells(basis, part, waves, starts) for part in parts])
-    return basis.low + basis.width * axis[found]
+    return axes[found, torch.arange(len(axes[0]))]
 
 
-def _best_cells(basis: Basis, weights: Tensor, waves: Tensor, starts: int) -> Tensor:
+def _best_cells(
+    basis: Basis | ProductFeatures, weights: Tensor, waves: Tensor, starts: int
+) -> Tensor:
     """The best cells along each axis, ``S x starts x d``, from the features' factors there."""
-    S, d, main, per_axis = len(weights), len(basis.low), basis.main, waves.shape[-1]
-    highest = basis.joint.amax(0).tolist()
+    (d, _, per_axis), S, main = waves.shape, len(weights), basis.main
+    joint = torch.stack([*basis.columns])[:, d * main :]
+    highest = joint.amax(1).tolist()
     T = weights.new_zeros(S, *highest)
-    T[:, *(basis.joint.mT - 1)] = weights[:, d * main :]
+    T[:, *(joint - 1)] = weights[:, d * main :]
     first, *others = (wave[1 : most + 1] for wave, most in zip(waves, highest, strict=True))
     for wave in reversed(others):
         T = (T @ wave).movedim(-1, 1)  # in the end S x the other axes x indices of the first

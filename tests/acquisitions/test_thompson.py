@@ -53,7 +53,7 @@ def test_maximisers_are_those_on_a_dense_grid(family: Any, d: int) -> None:
         everywhere = draws(grid(d))
         torch.testing.assert_close(draws(X.unsqueeze(1)).squeeze(-1), values)
         found = draws.on_grid(domain)
-        assert (found is None) == (family is not HSGP)
+        assert (found is None) == (family is ExactGP)
         if found is not None:
             there = draws(found.unsqueeze(1)).squeeze(-1)
             torch.testing.assert_close(there, values, atol=1e-3, rtol=1e-3)
@@ -327,3 +327,23 @@ def test_refusals() -> None:
 def test_a_path_of_several_samples_keeps_its_shape() -> None:
     path = surrogate(ExactGP, 2).process().path(Size([3, 2]))
     assert path(torch.rand(5, 2, dtype=torch.float64)).shape == (3, 2, 1, 5)
+
+
+@pytest.mark.parametrize("n", [30, 400])
+def test_draws_of_a_grid_are_maximised_on_a_mesh(n: int) -> None:
+    """Few data or features of the nodes; several kernels, each on features of its own; corners."""
+    model, domain = surrogate(WISKI, 3, n=n, grid_size=12), Domain.of(box(3, -2.0, 2.0))
+    processes = KernelEnsemble.around(model, size=3, seed=0).processes(model)
+    torch.manual_seed(0)
+    draws = Draws.of(model, processes, [3] * len(processes))
+    found = draws.on_grid(domain)
+    X = torch.cat(
+        [
+            4.0 * torch.rand(20_000, 3).double() - 2.0,
+            torch.cartesian_prod(*[box(1)[:, 0] * 4.0 - 2.0] * 3),
+        ]
+    )
+    assert found is not None and bool(domain.contains(found).all())
+    with torch.no_grad():
+        reached = draws(found.unsqueeze(1)).squeeze(-1)
+        assert bool((reached >= draws(X).amax(-1) - 1e-3).all())

@@ -36,7 +36,7 @@ def test_products_of_one_dimension_each_are_the_same(d: int, folded: bool) -> No
     whole = torch.ones(1, 7, dtype=torch.float64)
     for table, size in zip(tables, own.sizes, strict=True):
         whole = (whole.unsqueeze(1) * table[:size]).flatten(0, 1)
-    columns = torch.arange(7).expand(d, -1)
+    columns = torch.arange(1, 8).expand(d, -1)
     dense = torch.einsum("bqn,nf->bqf", dense_interpolation(own.interpolate(X)), whole)
     for features in (ProductFeatures(own, tables, columns), NodeFeatures(own, whole)):
         torch.testing.assert_close(features.features(X), dense, rtol=1e-11, atol=1e-11)

@@ -172,8 +172,8 @@ def test_best_points_of_a_grid(dim):
     model = plain(X, Y, features=80, main=dim > 1)
     torch.manual_seed(1)
     draws = model.process().path(torch.Size([40]))
-    found = best_on_grid(model.basis, draws.weights[:, 0], per_axis=12, starts=3)
     low, high = bounds(dim)
+    found = best_on_grid(model.basis, draws.weights[:, 0], bounds(dim), per_axis=12, starts=3)
     axis = (torch.arange(12, dtype=torch.float64) + 0.5) / 12
     everywhere = low + (high - low) * torch.cartesian_prod(*[axis] * dim).view(-1, dim)
     layers = draws(everywhere)[:, 0].view(40, 12, -1).amax(-1)
