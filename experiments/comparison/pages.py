@@ -7,12 +7,14 @@ page's own name or, if there is none, beside it.
 """
 
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import pandas as pd
+import typer
 
+from experiments.common.command import command, start
 from experiments.comparison.tables import LEAST
 
 MARK = re.compile(
@@ -123,6 +125,15 @@ def _line(name: str, cells: Sequence[str] | pd.Index) -> str:
     return f"| {' | '.join([name, *cells])} |"
 
 
+def write(
+    pages: Annotated[list[Path], typer.Argument(help="Pages to be written.", exists=True)],
+) -> None:
+    """Make the tables of pages anew."""
+    for page in pages:
+        page.write_text(made(page), encoding="utf-8")
+
+
+app = command(write, __doc__)
+
 if __name__ == "__main__":
-    for path in map(Path, sys.argv[1:]):
-        path.write_text(made(path), encoding="utf-8")
+    start(app)
