@@ -307,8 +307,8 @@ def numbered(first: Tensor, sizes: tuple[int, ...], near: tuple[int, ...]) -> Te
     return (first * strides).sum(-1, keepdim=True) + distances
 
 
-@lasting
 @cache
+@lasting
 def _distances(sizes: tuple[int, ...], near: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Distances of numbers: along each dimension, and of `numbered` from the first."""
     strides = torch.tensor([math.prod(sizes[k:]) for k in range(1, len(sizes) + 1)])
