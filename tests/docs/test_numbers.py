@@ -309,7 +309,10 @@ MISSION = [
     f"{mapped('benin', GRID).replace(' and', ', at random')}; of `ExactGP` "
     f"{mapped('benin', 'ExactGP')}; of O-SVGP {mapped('benin', 'O-SVGP')}.",
     f"In Senegal they are {mapped('senegal', GRID)}, {mapped('senegal', 'ExactGP')}, "
-    f"{mapped('senegal', 'O-SVGP')}.",
+    f"{mapped('senegal', 'O-SVGP')}; in Nigeria of `WISKI` {mapped('nigeria', GRID)}, of `ExactGP` "
+    f"{mapped('nigeria', 'ExactGP')}.",
+    f"With Thompson sampling `WISKI` makes {ENDS['Thompson-sampling']['n']['WISKI']:,.0f} "
+    "evaluations",
 ]
 
 
