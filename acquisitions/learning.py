@@ -53,8 +53,9 @@ __all__ = [
     "select_from_pool",
 ]
 
-KEPT = 12
-"""Number of chunks of a pool up to which their joint posteriors are kept for the picks to come."""
+KEPT, ENTRIES = 12, 2**26
+"""Number of chunks of a pool, and of entries of their joint posteriors, up to which these are kept
+for the picks to come: at most 1 GiB, with what is computed from them."""
 
 SMALLEST = 1e-12
 """A noiseless candidate with less than this share of the largest variance counts as known."""
@@ -404,8 +405,8 @@ def select_from_pool(
             `optimize_acqf_discrete`. Its own pending points are taken into account and restored.
         pool: ``N x d`` raw candidates.
         q: Number of points to select.
-        chunk_size: Candidates scored at a time, which bounds the memory: that of a dozen chunks is
-            kept, O(r) a candidate.
+        chunk_size: Candidates scored at a time, which bounds the memory: that of up to
+            a dozen chunks, O(r) a candidate, is kept if it is less than 1 GiB.
         noise: ``N`` (or ``N x m``) raw noise variances of the candidates, for the closed forms; by
             default those of `NIPV`, or the typical noise.
 
@@ -503,7 +504,9 @@ class _Reductions:
         self.X = model.transformed(points)
         self.chunks = self.X.split(chunk_size)
         at = self.process.pool if len(self.chunks) == 1 else self.process.at
-        self.kept = list(map(at, self.chunks)) if len(self.chunks) <= KEPT else None
+        first, count = at(self.chunks[0]), len(self.chunks)
+        few = count <= KEPT and count * first.rows.numel() <= ENTRIES
+        self.kept = [first, *map(at, self.chunks[1:])] if few else None
         self.variance, self.gram = self._everywhere(None)  # o x N
         self.least = SMALLEST * float(self.variance.max())
         self.r = self.g = self.variance.unsqueeze(-2)[:, :0]  # o x picks x N

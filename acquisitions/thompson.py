@@ -65,15 +65,15 @@ STEPS = (0.05, 0.2)
 MOVING = 4.0
 """Inputs of a local candidate that move, on average, where there are more."""
 PER_AXIS = {1: 1000, 2: 160, 3: 40}
-"""Points along each axis of the grid that functions on sine features are evaluated on. With 28 in
+"""Points along each axis of the grid that functions on features are evaluated on. With 28 in
 place of 40, maxima of draws for Rastrigin were missed by .05 of the deviation of outcomes."""
 SHORTLIST = 4
 """Candidates considered for each that is climbed from."""
 TOLERANCE, CLOSE = 1e-5, 1e-13
 """Promised gain at which a climb ends, in transformed units of the outcome, and where functions on
-sine features are recommended by."""
+features are recommended by."""
 MOST = 40
-"""Evaluations of functions on sine features in a climb."""
+"""Evaluations of functions on features in a climb."""
 SAME_PEAK = 0.5
 """Distance, in lengthscales, within which two candidates are taken to be on one peak."""
 JITTER, MOST_JITTER = 1e-8, 1e-4
@@ -374,7 +374,9 @@ class Draws:
         if not isinstance(functions, ProductFunctions) or (apart and mixed is not None):
             return None
         if apart:
-            each = [Draws(self.model, [path], [1]).on_grid(domain, starts) for path in paths]
+            each = [
+                Draws(self.model, [path], [1]).on_grid(domain, starts, tolerance) for path in paths
+            ]
             return torch.cat(cast(list[Tensor], each))
         ends = self.model.transformed(domain.bounds).sort(0).values
         weights = torch.cat([path.weights.flatten(0, -2) for path in paths])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -23,7 +24,6 @@ from bo_stream.base.fitting import Surprise
 from bo_stream.base.gaussian_model import GaussianModel, ScaleFreeNormal
 from bo_stream.base.streaming_gp import PredictiveScore, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError
-from bo_stream.mathematics.joint import Joint
 from bo_stream.mathematics.outcomes import Linear, OutcomeDistribution
 from bo_stream.mathematics.process import PosteriorProcess
 
@@ -75,20 +75,25 @@ def outcome_distribution(
     """
     weights, processes = _processes(model, ensemble)
     added = model.typical_noise() if noise else 0.0
-    chunks = model.transformed(X).split(CHUNK)
+    X = X.detach().clone()  # the variances are computed later: many points need only their means
+    points = processes, model.transformed(X).split(CHUNK)
+    means, variances = _means(*points), partial(_variances, *points, added)
+    return OutcomeDistribution(weights.to(means), means, variances, _outcomes(model, X))
 
-    @torch.no_grad()
-    def everywhere(of: Callable[[Joint], Tensor]) -> Tensor:
-        parts = [[of(process.at(chunk))[0] for chunk in chunks] for process in processes]
-        return torch.stack(list(map(torch.cat, parts)))
 
-    means = everywhere(lambda f: f.mean)
-    return OutcomeDistribution(
-        weights.to(means),
-        means,
-        lambda: everywhere(lambda f: f.variance()) + added,  # many points need only their means
-        _outcomes(model, X),
-    )
+@torch.no_grad()
+def _means(processes: Sequence[PosteriorProcess], chunks: Sequence[Tensor]) -> Tensor:
+    """Means under each process, ``K x n``."""
+    return torch.stack([torch.cat([p.at(X).mean[0] for X in chunks]) for p in processes])
+
+
+@torch.no_grad()
+def _variances(
+    processes: Sequence[PosteriorProcess], chunks: Sequence[Tensor], added: float | Tensor
+) -> Tensor:
+    """Variances under each process, ``K x n``, and what is added to them."""
+    found = [torch.cat([p.at(X).variance()[0] for X in chunks]) for p in processes]
+    return torch.stack(found) + added
 
 
 def marginals(

@@ -684,7 +684,8 @@ def fit_model(
 
     Args:
         model: The surrogate.
-        max_evals: Maximum number of evaluations of objective and gradient, over all starts.
+        max_evals: Maximum number of evaluations of objective and gradient, over all starts. Those
+            of the exact evidence of held rows, which may compare distant starts, come on top.
         trust: Largest change of the logarithm of a positive hyperparameter; None for no limit.
             With a limit, distant starts are not tried.
 

@@ -258,13 +258,13 @@ def kernel_lengths(kernel: Kernel, widths: Tensor, outputs: int) -> Tensor:
     """
     t = torch.logspace(-4.0, 2.0, 601, dtype=widths.dtype, device=widths.device)
     t = torch.cat([t.new_zeros(1), t, t.new_tensor([1e6])])
-    lengths = []
+    known, lengths = t[:-1].numpy(force=True), []
     for width, along in zip(widths, torch.diag(widths), strict=True):
         values = from_origin(kernel, t.unsqueeze(-1) * along, outputs).detach()
         height, low = values[:, :1], values.amin(-1, keepdim=True)
         fallen = (height - values) / (height - low).clamp_min(1e-12 * height.abs())
         lowest = fallen.cummax(-1).values.amax(0).numpy(force=True)  # so far, of any output
-        lengths.append(width * float(np.interp(FALL, lowest, t.numpy(force=True), right=math.inf)))
+        lengths.append(width * float(np.interp(FALL, lowest[:-1], known, right=math.inf)))
     return torch.stack(lengths)
 
 

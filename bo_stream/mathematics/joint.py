@@ -211,7 +211,7 @@ FEATURE_TILE = 4096
 """Points whose features are computed at a time."""
 
 KEPT = 2**25
-"""Covariances kept between calls at most: 256 MiB."""
+"""Covariances, or entries of joint posteriors, kept between calls at most: 256 MiB each."""
 
 
 Factors = tuple[Joint, Tensor, Tensor]

@@ -19,7 +19,7 @@ from experiments.comparison.tables import LEAST
 
 MARK = re.compile(
     r"(?P<comment><!-- (?P<file>[\w/-]+\.csv)"
-    r"(?:, (?P<budget>[^>]+)|: (?P<columns>[^>]+))? -->\n+)(?P<table>(?:\|.*\n)+)"
+    r"(?:, (?P<budget>[^>]+)|: (?P<columns>[^>]+))? -->\n+)(?P<table>(?:\|.*(?:\n|\Z))+)"
 )
 """A comment and its table."""
 

@@ -1,6 +1,7 @@
 """Scores along a stream, and the difference between two methods over paired runs."""
 
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import torch
 
 from bo_stream import ExactGP
 from bo_stream.errors import InputError
-from bo_stream.scores import ends_in_common, paired_bootstrap, prequential
+from bo_stream.scores import ends_in_common, outcome_distribution, paired_bootstrap, prequential
 
 RAW: dict[str, None] = {"input_transform": None, "outcome_transform": None}
 
@@ -90,3 +91,14 @@ def test_runs_end_where_both_have_been() -> None:
     assert ends_in_common(first, second) == (28.5, 1.0)  # steps 28 and 29: a tenth of twenty
     assert ends_in_common(first, second, tenth=False) == (29.0, 1.0)
     assert ends_in_common(first, pd.Series(1.0, index=range(50, 60))) is None
+
+
+def test_a_distribution_stays_what_it_was() -> None:
+    X, Y = data(12)
+    model = ExactGP(X[:8], Y[:8], **RAW)
+    places = X[4:8].clone()
+    expected = outcome_distribution(model, places).variance
+    found = outcome_distribution(model, places)
+    places.copy_(X[8:])
+    model.observe(X[8:], Y[8:])
+    torch.testing.assert_close(pickle.loads(pickle.dumps(found)).variance, expected)
