@@ -480,7 +480,7 @@ class _Reductions:
         ``gram(a, b)`` by ``r(a) g(b) + g(a) r(b)`` with ``g = h - e r / 2``.
 
     Pending points are rows before those of the pool, picked first. Memory O(o q N), plus that of
-    the sums or of one chunk's posteriors.
+    the sums, and of the posteriors of one chunk, or of all where these are kept.
     """
 
     def __init__(

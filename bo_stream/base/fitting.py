@@ -630,7 +630,8 @@ class Fittable(Changeable, GaussianModel):
         return False
 
     def _reselected(self) -> bool:
-        """Select other features for the current hyperparameters, if they are due and can be.
+        """Select features for the current hyperparameters, if others than those in use suit these
+        and can be selected.
 
         Returns:
             Whether they were.
