@@ -160,7 +160,7 @@ class CaGP(StreamingGP[CaGPState]):
     def S(self) -> ActionMatrix:
         """The current actions, ``n x i``, with columns of unit length."""
         follows = self.actions.follows_hyperparameters
-        return self._factored()[0] if follows else self.state.S
+        return self._factored(self.state).S if follows else self.state.S
 
     @property
     def num_actions(self) -> int:
@@ -179,23 +179,19 @@ class CaGP(StreamingGP[CaGPState]):
         """
         data = replace(state, rows=state.rows.joined(rows))
         if not len(state.rows):
-            S = self._built(data)
-            return replace(
-                data, S=S, L=self._projected(data, S, REPAIR).L, made_with=self._numbers()
-            )
-        (S, L), budget = self._factored(), self.actions.budget()
+            return self._factored(data.with_actions(state.S))
+        old, budget = self._factored(state), self.actions.budget()
         S2 = neighbours(rows.X, 1 if self.append == "block" else budget)
-        i, S = S.num_actions, S.append(S2)
+        i, S = old.S.num_actions, old.S.append(S2)
         cross = S2.transpose_times(cross_product(self.covar_module, rows.X, data.rows.X, S))
         corner = cross[:, i:] + S2.gram(self._noise(data)[len(state.rows) :])
-        L = bordered(L, cross[:, :i].mT, corner)
+        L = bordered(old.L, cross[:, :i].mT, corner)
         u = S.transpose_times(data.rows.y - self._prior_mean())
         w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[i:, 0]
         if self.max_actions is not None and S.num_actions > self.max_actions:
             S, L = compress(S, L, u, self._noise(data), budget or self.max_actions)
-        surprise = state.chi_square + w.square().sum()
-        residuals, now = state.residuals + len(w), self._numbers()
-        return replace(data, S=S, L=L, made_with=now, chi_square=surprise, residuals=residuals)
+        surprise, residuals = state.chi_square + w.square().sum(), state.residuals + len(w)
+        return replace(old, rows=data.rows, S=S, L=L, chi_square=surprise, residuals=residuals)
 
     def _noise(self, state: CaGPState) -> Tensor:
         """The noise variances of the data, ``n``, differentiable."""
@@ -211,25 +207,26 @@ class CaGP(StreamingGP[CaGPState]):
         return Projected.of(self.covar_module, state.rows.X, S, self._noise(state), repair)
 
     @torch.no_grad()
-    def _factored(self) -> tuple[ActionMatrix, Tensor]:
-        """Actions and their factor under the current hyperparameters: O(n^2) if these are not those
-        of the state, as after an assignment.
+    def _factored(self, state: CaGPState) -> CaGPState:
+        """The state with actions and their factor under the current hyperparameters: O(n^2) if
+        these are not those that it was made with, as after an assignment.
         """
-        state = self.state
-        if not len(state.rows) or torch.equal(state.made_with, self._numbers()):
-            return state.S, state.L
-        S = self._built(state) if self.actions.follows_hyperparameters else state.S
-        return S, self._projected(state, S, REPAIR).L
+        now = self._numbers()
+        if not len(state.rows) or torch.equal(state.made_with, now):
+            return state
+        again = self.actions.follows_hyperparameters or not state.S.num_actions
+        S = self._built(state) if again else state.S
+        return replace(state, S=S, L=self._projected(state, S, REPAIR).L, made_with=now)
 
     @torch.no_grad()
     def _build_process(self, state: CaGPState) -> Process:
-        S, L = self._factored()
+        state = self._factored(state)
         mean, noise = self._prior_mean().clone(), self._noise(state)
-        u = S.transpose_times(state.rows.y - mean)
-        w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[:, 0]
+        u = state.S.transpose_times(state.rows.y - mean)
+        w = torch.linalg.solve_triangular(state.L, u[:, None], upper=False)[:, 0]
         kernel = frozen_kernel(self.covar_module)
-        basis = ActionBasis(kernel, state.rows.X, noise[None], S=S)
-        process = Process(kernel, basis, L[None], None, w[None], mean)
+        basis = ActionBasis(kernel, state.rows.X, noise[None], S=state.S)
+        process = Process(kernel, basis, state.L[None], None, w[None], mean)
         warn_if_missed(process, state.rows.X, state.rows.Y, noise[None])
         return process
 
@@ -284,8 +281,7 @@ class CaGP(StreamingGP[CaGPState]):
 
     def _hyperparameters_changed(self, saved: Mapping[str, Any] | None = None) -> None:
         """Keep the factor under these, and after a fit start the counts of `refit_due` again."""
-        state, (S, L) = self.state if saved else self.state.after_fit(), self._factored()
-        self._note(state=replace(state, S=S, L=L, made_with=self._numbers()))
+        self._note(state=self._factored(self.state if saved else self.state.after_fit()))
 
     def _fit_in_turns(self, most: int) -> FitReport:
         """Alternate fits of the hyperparameters with S fixed and new actions S."""
