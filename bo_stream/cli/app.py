@@ -487,9 +487,9 @@ def check(where: Where) -> None:
     from bo_stream.campaign.storage.sql_store import check_store
 
     found = check_store(cli.loading.existing_store(where)[0])
-    for one in found:
-        print(f"{one.name}: {one.events} events, {one.trials} trials, {one.damage or 'whole'}")
-    if any(one.damage for one in found):
+    for name, damage in found.items():
+        print(f"{name}: {damage or 'whole'}")
+    if any(found.values()):
         print("Restore the store from a copy, or recover it: sqlite3 FILE .recover")
         raise typer.Exit(DAMAGED)
 

@@ -21,7 +21,6 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ from bo_stream.campaign.history import Event
 from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction
 from bo_stream.errors import InputError, StateError
 
-__all__ = ["Checked", "Database", "check_store", "defer_interrupts", "parse"]
+__all__ = ["Database", "check_store", "defer_interrupts", "parse"]
 
 TIMEOUT = 60.0
 """Seconds that a writer waits for the others."""
@@ -513,25 +512,12 @@ def _sealed(campaign: str, number: int, contents: Mapping[str, Any]) -> dict[str
     try:
         return {**contents, CHECKSUM: _digest(campaign, number, contents)}
     except TypeError as error:
-        part = _not_plain(contents.get("settings", contents))
-        remedy = f"Give a callable for the {part}, and give it again to Campaign.resume"
-        if part == "space":
-            remedy = "Name places by texts or numbers: table.index = table.index.astype(str)"
         raise InputError(
             "plain data in a store: texts, numbers, lists and tables",
-            f"{error}, in {part}",
-            f"{remedy}; or leave out the store.",
+            f"{error}",
+            "Give a callable for the surrogate or the acquisition function, and give it again to "
+            "Campaign.resume; name places by texts or numbers: table.index.astype(str).",
         ) from error
-
-
-def _not_plain(contents: Mapping[str, Any]) -> str | None:
-    """The first part that is not plain data."""
-    for part, value in contents.items():
-        try:
-            json.dumps(value)
-        except TypeError:
-            return part
-    return None
 
 
 def _unsealed(
@@ -553,26 +539,18 @@ def _unsealed(
     return contents if whole else None
 
 
-def _numbered(campaign: str, count: int, rows: Iterable[Any]) -> Iterator[tuple[int, Event | None]]:
-    """The events of rows, after the first ``count`` ones; None for one that is damaged or lost."""
-    last, required = count, False
-    for number, stored in rows:
-        yield from ((lost, None) for lost in range(last + 1, number))
-        event = _unsealed(campaign, number, stored, required)
-        yield number, event
-        last, required = number, required if event is None else CHECKSUM in stored
-
-
 def _whole(campaign: str, count: int, rows: Iterable[Row[Any]]) -> list[Event]:
     """The events of rows, which are those after the first ``count`` ones.
 
     Raises:
         StateError: if one of them is damaged or lost.
     """
-    found = list[Event]()
-    for number, event in _numbered(campaign, count, rows):
-        if event is None:
-            raise _damaged(f"a damaged or lost event {number} of campaign {campaign!r}")
+    found, required = list[Event](), False
+    for expected, (number, stored) in enumerate(rows, count + 1):
+        event = _unsealed(campaign, number, stored, required)
+        if event is None or number != expected:
+            raise _damaged(f"a damaged or lost event {expected} of campaign {campaign!r}")
+        required = CHECKSUM in stored
         found.append(event)
     return found
 
@@ -582,8 +560,8 @@ def _damaged(what: str) -> StateError:
     return StateError(
         "a store whose events and settings are whole",
         what,
-        "The file was not changed. Restore it from a copy; `bo-stream check STORE` lists what is "
-        "damaged, and `sqlite3 FILE .recover` recovers the rest.",
+        "The file was not changed. Restore it from a copy; `bo-stream check STORE` says which "
+        "campaigns are damaged, and `sqlite3 FILE .recover` recovers the rest.",
     )
 
 
@@ -601,66 +579,21 @@ def _checksum(number: int, about: dict[str, Any], model: bytes) -> str:
 # -- checking --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What was found of a campaign.
-
-    Attributes:
-        name: Its name.
-        events: Number of whole events.
-        trials: Number of trials in them.
-        damage: What is damaged, in words; empty if nothing is.
-    """
-
-    name: str
-    events: int
-    trials: int
-    damage: str
-
-
-def check_store(url: str) -> list[Checked]:
-    """What can be read of every campaign of a store, damaged or not; nothing is written.
+def check_store(url: str) -> dict[str, str]:
+    """What is damaged of every campaign of a store, empty if nothing is; nothing is written.
 
     Raises:
-        StateError: if the database cannot be read at all, or has no campaign.
+        StateError: if the database cannot be read at all.
     """
-    parsed = parse(url)
-    engine = _engine(parsed, TIMEOUT, readonly=True)
-    found: list[Checked] = []
-    try:
-        with _explain_errors(parsed), engine.connect() as connection:
-            errors = _structure(connection)
-            if _tables_exist(connection):
-                stored = connection.execute(select(campaigns).order_by(campaigns.c.name)).all()
-                found = [_checked(connection, row.name, row.settings, errors) for row in stored]
-    finally:
-        engine.dispose()
-    if not found:
-        raise StateError(
-            f"a store with campaigns at {parsed.render_as_string(hide_password=True)}",
-            errors or "a database without campaigns",
-            "Correct the URL, or restore the store from a copy.",
-        )
+    store, found = Database(url, readonly=True), dict[str, str]()
+    for name in store.names():
+        found[name] = ""
+        try:
+            store.settings(name)
+            store.events_since(name, 0)
+        except StateError as error:
+            found[name] = str(error)
     return found
-
-
-def _checked(connection: Connection, name: str, settings: object, errors: str) -> Checked:
-    """What can be read of a campaign, event by event."""
-    damage = [errors] if errors else []
-    if _unsealed(name, 0, settings) is None:
-        damage.append("its settings are damaged")
-    found = dict[int, Event | None]()
-    try:
-        rows = connection.execute(EVENTS_SINCE, {"name": name, "count": 0})
-        found.update(_numbered(name, 0, rows))
-    except SQLAlchemyError:
-        damage.append("some of its events cannot be read")
-    whole = [event for event in found.values() if event is not None]
-    if len(whole) < len(found):
-        lost = ", ".join(str(number) for number, event in found.items() if event is None)
-        damage.append(f"events {lost} of {len(found)} are damaged or lost")
-    trials = sum(len(event.get("trials", ())) for event in whole)
-    return Checked(name, len(whole), trials, "; ".join(damage))
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------
