@@ -96,7 +96,7 @@ class Campaign:
         space: Where to measure: a `Box` of named inputs, or the bounds of one by name, or a `Pool`
             of places. No input has the name of a column of results (``mean``, ``sd``, ``lower``,
             ``upper``, ``gain``, ``feasible``), and no name is that of another outcome's noise
-            variances. Letters that look alike are one letter.
+            variances. Spellings of Unicode that look alike are one name.
         surrogate: Name of a family, a mapping of its name and options, or a callable ``(X, Y, Yvar,
             bounds=..., outcome_transform=...)``, such as a family or any BoTorch model of one
             output (`SingleTaskGP`), which is refitted. By default the family is chosen by goal,
@@ -290,13 +290,6 @@ class Campaign:
         callbacks: Sequence[Callback],
     ) -> None:
         begun = ledger.settings
-        if (wrong := begun.clash) is not None:  # a campaign of an earlier release
-            warnings.warn(
-                f"Campaign {ledger.name!r} has the name {wrong}. What was told there may have been "
-                "taken for the other. Choose other names for a new campaign, and tell it the "
-                "trials of this one.",
-                stacklevel=3,
-            )
         begun.feasible(constraints)  # or refuse
         self.ledger, self._callbacks = ledger, tuple(callbacks)
         self._begun = begun, surrogate, acquisition, constraints

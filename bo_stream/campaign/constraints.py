@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from bo_stream.campaign.names import spelled
 from bo_stream.campaign.space.spaces import Category, Pool, SpaceOfInputs
 from bo_stream.errors import InputError
 
@@ -40,19 +41,17 @@ Terms = dict[str, float]
 
 @dataclass(frozen=True)
 class LinearConstraint:
-    """The sum of the coefficients times their values is at most the bound, or equal to it.
+    """The sum of the coefficients times their values is at most the bound.
 
     Attributes:
         text: What the user wrote.
         coefficients: Coefficients by name, none of them zero.
         bound: The bound.
-        equal: Whether the sum has to be equal to the bound.
     """
 
     text: str
     coefficients: Mapping[str, float]
     bound: float
-    equal: bool = False
 
     def excess(self, values: Any) -> Any:
         """How far the sum is above the bound: 0 or less where an inequality holds.
@@ -64,26 +63,32 @@ class LinearConstraint:
         return total - self.bound
 
 
-def parse_constraint(text: Any) -> tuple[LinearConstraint, ...]:
+def parse_constraint(text: str, known: Collection[str] = ()) -> tuple[LinearConstraint, ...]:
     """The constraint in a text; several for a chain such as ``0 <= a - b <= 1``.
 
     Names are those of Python or are written in backticks. Numbers, ``+``, ``-``, products with
-    numbers, quotients by numbers, parentheses, ``<=``, ``>=``, ``==``, and ``<`` and ``>`` with the
-    same meaning as ``<=`` and ``>=`` are understood.
+    numbers, quotients by numbers, parentheses, ``<=``, ``>=``, and ``<`` and ``>`` with the same
+    meaning as ``<=`` and ``>=`` are understood.
+
+    Args:
+        text: The text.
+        known: Names; those that look like one of them are this one.
 
     Raises:
         InputError: for anything else, and without a name.
     """
-    if not isinstance(text, str):
-        raise InputError("a constraint as text", repr(text), EXAMPLE)
     parts = re.split(r"`([^`]+)`", text)  # every second one is a name in backticks
-    names = {f"quoted_name_{i}": part for i, part in enumerate(parts) if i % 2}
+    quoted = {f"quoted_name_{i}": part for i, part in enumerate(parts) if i % 2}
     plain = "".join(f"quoted_name_{i}" if i % 2 else part for i, part in enumerate(parts))
+
+    def named(name: str) -> str:
+        return str(spelled(quoted.get(name, name), known))
+
     try:
         tree = ast.parse(plain.strip(), mode="eval").body
         if not isinstance(tree, ast.Compare):
             raise ValueError("no comparison")
-        sides = [_terms(side, names) for side in (tree.left, *tree.comparators)]
+        sides = [_terms(side, named) for side in (tree.left, *tree.comparators)]
         pairs = zip(pairwise(sides), tree.ops, strict=True)
         return tuple(_constraint(text, *pair, operator) for pair, operator in pairs)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -91,8 +96,10 @@ def parse_constraint(text: Any) -> tuple[LinearConstraint, ...]:
 
 
 def _constraint(text: str, left: Terms, right: Terms, operator: ast.cmpop) -> LinearConstraint:
-    if not isinstance(operator, ast.LtE | ast.GtE | ast.Lt | ast.Gt | ast.Eq):
-        raise ValueError("a comparison other than <=, >= and ==")
+    if isinstance(operator, ast.Eq):
+        raise ValueError("an equation: leave out an input that follows from the others")
+    if not isinstance(operator, ast.LtE | ast.GtE | ast.Lt | ast.Gt):
+        raise ValueError("a comparison other than <= and >=")
     if isinstance(operator, ast.GtE | ast.Gt):
         left, right = right, left
     terms = _added(left, right, -1.0)
@@ -100,35 +107,35 @@ def _constraint(text: str, left: Terms, right: Terms, operator: ast.cmpop) -> Li
     terms = {name: weight for name, weight in terms.items() if weight}
     if not terms:
         raise ValueError("no name")
-    return LinearConstraint(text, terms, bound, isinstance(operator, ast.Eq))
+    return LinearConstraint(text, terms, bound)
 
 
-def _terms(node: ast.expr, names: Mapping[str, str]) -> Terms:
+def _terms(node: ast.expr, named: Callable[[str], str]) -> Terms:
     """Coefficients of one side of a comparison."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return {"": float(value)}
         case ast.Name(id=name):
-            return {names.get(name, name): 1.0}
+            return {named(name): 1.0}
         case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return _added({}, _terms(inner, names), -1.0)
+            return _added({}, _terms(inner, named), -1.0)
         case ast.UnaryOp(op=ast.UAdd(), operand=inner):
-            return _terms(inner, names)
+            return _terms(inner, named)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
             sign = -1.0 if isinstance(op, ast.Sub) else 1.0
-            return _added(_terms(left, names), _terms(right, names), sign)
+            return _added(_terms(left, named), _terms(right, named), sign)
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            one, other = _terms(left, names), _terms(right, names)
+            one, other = _terms(left, named), _terms(right, named)
             if set(one) != {""}:
                 one, other = other, one
             if set(one) != {""}:
                 raise ValueError("a product of two names")
             return _added({}, other, one[""])
         case ast.BinOp(left=left, op=ast.Div(), right=right):
-            divisor = _terms(right, names)
+            divisor = _terms(right, named)
             if set(divisor) != {""} or not divisor[""]:
                 raise ValueError("a quotient by something other than a number")
-            return _added({}, _terms(left, names), 1.0 / divisor[""])
+            return _added({}, _terms(left, named), 1.0 / divisor[""])
     raise ValueError(f"{ast.unparse(node)} is not linear")
 
 
@@ -158,46 +165,14 @@ class FeasibleSet:
     callables: Sequence[InputConstraint] = ()
 
     def __post_init__(self) -> None:
-        kinds = dict(zip(self.space.names, self.space.kinds, strict=True))
+        categories = {one.name for one in self.space.kinds if isinstance(one, Category)}
         for constraint in self.linear:
-            for name in constraint.coefficients:
-                if constraint.equal:
-                    raise InputError(
-                        "inequalities between inputs",
-                        repr(constraint.text),
-                        "Leave out one input, which follows from the others, and constrain these.",
-                    )
-                if isinstance(kinds[name], Category):
-                    raise InputError(
-                        f"numeric inputs in {constraint.text!r}",
-                        f"the category {name!r}",
-                        "Give a callable from a frame to a boolean for each row.",
-                    )
-
-    @classmethod
-    def of(
-        cls, space: SpaceOfInputs, stored: Sequence[str | None], given: Sequence[Any] = ()
-    ) -> FeasibleSet:
-        """From the constraints in a campaign's settings.
-
-        Args:
-            space: The space.
-            stored: Constraints on inputs of the space, as texts; None for a callable.
-            given: The callables, perhaps among texts.
-
-        Raises:
-            InputError: if a callable is missing.
-        """
-        linear = [one for text in stored if text is not None for one in parse_constraint(text)]
-        callables = [one for one in given if callable(one)]
-        if len(callables) != sum(text is None for text in stored):
-            raise InputError(
-                f"{sum(text is None for text in stored)} callables among the constraints, which "
-                "the store cannot hold",
-                f"{len(callables)}",
-                "Give them again: Campaign.resume(url, name, constraints=[...]).",
-            )
-        return cls(space, linear, callables)
+            for name in categories.intersection(constraint.coefficients):
+                raise InputError(
+                    f"numeric inputs in {constraint.text!r}",
+                    f"the category {name!r}",
+                    "Give a callable from a frame to a boolean for each row.",
+                )
 
     @property
     def is_box(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any
@@ -20,8 +19,6 @@ __all__ = [
     "TRUTHS",
     "check_names",
     "column",
-    "constraint_in_spelling",
-    "first_clash",
     "folded",
     "in_spelling",
     "listed_names",
@@ -39,16 +36,6 @@ RESERVED = (*OWN, "mean", "sd")
 RESULTS = ("mean", "sd", "lower", "upper", "gain", "feasible")
 """Columns of predictions and recommendations, beside those of inputs."""
 
-CYRILLIC = "АВЕЅІЈКМНОРСТУХаеѕіјорсух"
-GREEK = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧο"
-ALIKE = str.maketrans(
-    f"∆∑∏−–‐‑’{CYRILLIC}{GREEK}", "ΔΣΠ----'ABESIJKMHOPCTYXaesijopcyxABEZHIKMNOPTYXo"
-)
-"""Letters and signs that look alike, beside those that Unicode calls compatible."""
-
-NAME = re.compile(r"`[^`]+`|(?<![\w.])[^\W\d][\w\u0300-\u036f]*")
-"""A name in the text of a constraint, whose letters may be followed by their accents."""
-
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 """Truth values in small letters, as people and programs write them."""
 
@@ -57,23 +44,18 @@ DIGITS = (6, 9, 12, 15)
 
 
 def folded(name: Any) -> Any:
-    """What readers see of a name: the same text for all spellings that look alike.
+    """The same text for all spellings of a name that look alike; anything else as it is.
 
-    Unicode has several codes for some letters (``µ`` is a Greek letter and a sign for micro), and
-    characters that are not shown.
+    Unicode has several codes for some letters: ``µ`` is a Greek letter and a sign for micro.
     """
-    if not isinstance(name, str):
-        return name
-    text = unicodedata.normalize("NFKC", name).translate(ALIKE)
-    return " ".join("".join(c for c in text if unicodedata.category(c) != "Cf").split())
+    return " ".join(unicodedata.normalize("NFKC", name).split()) if isinstance(name, str) else name
 
 
 def spelled(name: Any, known: Collection[Any]) -> Any:
-    """The known name that looks like this one; the name itself if there is none, or several."""
+    """The known name that looks like this one; the name itself if there is none."""
     if name in known:
         return name
-    found = [other for other in known if folded(other) == folded(name)]
-    return found[0] if len(found) == 1 else name
+    return {folded(other): other for other in known}.get(folded(name), name)
 
 
 def in_spelling(frame: pd.DataFrame, known: Collection[str]) -> pd.DataFrame:
@@ -91,23 +73,6 @@ def in_spelling(frame: pd.DataFrame, known: Collection[str]) -> pd.DataFrame:
         got = "several that look alike" if names else "several"
         raise InputError(f"one column {twice[0]!r}", got, "Drop the duplicates.")
     return renamed
-
-
-def constraint_in_spelling(text: Any, known: Collection[str]) -> Any:
-    """The text of a constraint, in which names that look like known ones are these, in backticks.
-
-    Python reads ``µ`` (the sign for micro) as the Greek letter, unless it is in backticks.
-    """
-    if not isinstance(text, str):
-        return text
-
-    def known_name(found: re.Match[str]) -> str:
-        bare = unicodedata.normalize("NFKC", found[0])  # as Python reads it
-        name = found[0].strip("`") if found[0].startswith("`") else bare
-        meant = spelled(name, known)
-        return found[0] if meant == name else f"`{meant}`"
-
-    return NAME.sub(known_name, text)
 
 
 def listed_names(given: Any, option: str) -> tuple[str, ...]:
@@ -148,39 +113,6 @@ def check_names(names: Iterable[str], named: Mapping[str, Iterable[str]]) -> Non
             raise InputError(
                 f"names among {', '.join(names)} in {option}", f"{unknown}", "Correct the spelling."
             )
-
-
-def first_clash(
-    inputs: Iterable[str],
-    outcomes: Iterable[str],
-    noise: Mapping[str, str],
-    results: Iterable[str],
-) -> str | None:
-    """What is wrong with the first name that means two columns; None if every name means one.
-
-    Args:
-        inputs: Names of the inputs.
-        outcomes: Columns of the outcomes.
-        noise: Columns of noise variances by outcome.
-        results: Columns of results beside those of the inputs.
-    """
-    outcomes = list(outcomes)
-    fixed = [name for name in RESERVED if name != "y" or "y" not in outcomes]
-    taken = {name: (name, "a column of every campaign") for name in fixed}
-    taken |= {folded(name): (name, "a column of results") for name in results}
-    taken |= {folded(name): (name, f"the noise variances of {of!r}") for of, name in noise.items()}
-    named = [*((name, "an input") for name in inputs), *((name, "an outcome") for name in outcomes)]
-    for name, what in named:
-        if not name.isprintable() or not name.strip():
-            return f"{name!r}, which is blank or has characters that cannot be printed"
-        other, use = taken.setdefault(folded(name), (name, what))
-        if what == "an outcome" and other in RESULTS and other not in RESERVED:
-            continue  # an outcome may be called "gain": columns of results begin with its name
-        if other == name and use != what:
-            return f"{name!r}, which is {what} and {use}"
-        if other != name:
-            return f"{ascii(name)}, {what}, which looks like {ascii(other)}, {use}"
-    return None
 
 
 # -- columns ---------------------------------------------------------------------------------------

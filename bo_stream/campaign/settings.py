@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, PlainSerializer
 
-from bo_stream.campaign.constraints import FeasibleSet
+from bo_stream.campaign.constraints import FeasibleSet, LinearConstraint, parse_constraint
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.history import Decision
-from bo_stream.campaign.names import constraint_in_spelling, first_clash
+from bo_stream.campaign.names import RESERVED, RESULTS, folded
 from bo_stream.campaign.options import (
     Finite,
     Options,
@@ -28,7 +28,6 @@ from bo_stream.campaign.outcomes.goals import Failures, Goal
 from bo_stream.campaign.outcomes.outcomes import (
     OutcomeSet,
     check_reference,
-    on_inputs,
     read_goal,
 )
 from bo_stream.campaign.space import Box, Pool, Space, space_from_dict
@@ -231,8 +230,6 @@ class Settings(Choices):
             goal, column = read_goal(choices.goal)
         with errors_about("reference"):
             check_reference(choices.reference, goal)
-        known = [*space.names, *(goal if isinstance(goal, Mapping) else [column])]
-        constraints = [constraint_in_spelling(one, known) for one in choices.constraints]
         # without a budget it begins as a campaign of few trials would
         asked = surrogate, acquisition, choices.outcome, budget
         small = all(one is None for one in asked) and goal != "learn"
@@ -256,7 +253,7 @@ class Settings(Choices):
             why=("" if surrogate is None else GIVEN, "" if acquisition is None else GIVEN),
             later=later if small and isinstance(space, Box) else None,
             outcome=choices.outcome,
-            constraints=[None if callable(c) else c for c in constraints],
+            constraints=[None if callable(c) else c for c in choices.constraints],
             failures=choices.failures or "ignored",
             reference=choices.reference,
         )
@@ -269,7 +266,7 @@ class Settings(Choices):
         settings = settings.with_defaults()
         settings = settings.replaced(fit=choices.fit or settings.usual_fit)
         with errors_about("constraints"):
-            settings.feasible(constraints)
+            settings.feasible(choices.constraints)
         return settings
 
     def replaced(self, **changes: Any) -> Self:
@@ -393,29 +390,46 @@ class Settings(Choices):
         """The schedule that is the default for the surrogate."""
         return SCHEDULES.get(self.family or "", SCHEDULE)
 
-    @property
-    def clash(self) -> str | None:
-        """What is wrong with the first name that means two columns of frames; None for none."""
-        named = self.outcomes
-        columns = [column for one in named.measured for column in one.columns]
-        noise = {
-            one.column: name
-            for one in named.measured
-            for name in one.known_columns
-            if name not in one.columns
-        }
-        results = [*named.results, *(["y"] if self.counts else [])]
-        results += [named.completed.column] if named.completed else []
-        return first_clash(self.space.names, columns, noise, results)
-
     def check_names(self) -> None:
         """Refuse names of inputs and outcomes that mean two columns of frames.
 
         Raises:
             InputError: naming the first.
         """
-        if (wrong := self.clash) is not None:
-            raise InputError("names that mean one column each", wrong, "Rename it.")
+        measured, completed = self.outcomes.measured, self.outcomes.completed
+        columns = [name for one in measured for name in one.columns]
+        own = {"y", "yvar"}.intersection(self.outcomes.known_columns)
+        results = [*self.outcomes.results, *([completed.column] if completed else [])]
+        uses = {
+            "a column of every campaign": set(RESERVED) - own,
+            "a column of results": [name for name in results if name not in RESERVED],
+            **{
+                f"the noise variances of {one.column!r}": set(one.known_columns) - set(one.columns)
+                for one in measured
+            },
+            "an outcome": columns,
+            "an input": self.space.names,
+        }
+        taken: dict[str, tuple[str, str]] = {}
+        for use, names in uses.items():
+            for name in names:
+                if not name.isprintable() or not name.strip():
+                    raise InputError(
+                        "names of characters that can be printed", f"{name!r}, {use}", "Rename it."
+                    )
+                other, first = taken.setdefault(folded(name), (name, use))
+                if use == "an outcome" and other in RESULTS and other not in RESERVED:
+                    continue  # it may be called "gain": columns of its results begin with its name
+                if (other, first) != (name, use):
+                    both = f"{ascii(name)}, {use}, beside {ascii(other)}, {first}"
+                    raise InputError("names that mean one column each", both, "Rename it.")
+
+    @cached_property
+    def limits(self) -> list[LinearConstraint]:
+        """The constraints in texts, on inputs and on outcomes."""
+        goals = self.goal if isinstance(self.goal, Mapping) else [self.column]
+        known = [*self.space.names, *goals]
+        return [one for text in self.constraints if text for one in parse_constraint(text, known)]
 
     def feasible(self, constraints: Sequence[Any] = ()) -> FeasibleSet:
         """Where trials may be proposed.
@@ -426,9 +440,15 @@ class Settings(Choices):
         Raises:
             InputError: for constraints that cannot be, or missing callables.
         """
-        names = self.space.names
-        on_them = [c for c in self.constraints if c is None or on_inputs(c, names)]
-        return FeasibleSet.of(self.space, on_them, constraints)
+        callables, count = [c for c in constraints if callable(c)], self.constraints.count(None)
+        if len(callables) != count:
+            raise InputError(
+                f"{count} callables among the constraints, which the store cannot hold",
+                f"{len(callables)}",
+                "Give them again: Campaign.resume(url, name, constraints=[...]).",
+            )
+        linear = [one for one in self.limits if one.coefficients.keys() <= set(self.space.names)]
+        return FeasibleSet(self.space, linear, callables)
 
     @property
     def stages(self) -> list[Self]:
@@ -451,7 +471,7 @@ class Settings(Choices):
     @cached_property
     def outcomes(self) -> OutcomeSet:
         """The outcomes by name."""
-        about = self.goal, self.column, self.constraints, self.space.names, self.failures
+        about = self.goal, self.column, self.limits, self.space.names, self.failures
         return OutcomeSet.of(*about, self.reference, self.counts, self.fixed_variance)
 
     def to_dict(self) -> dict[str, Any]:

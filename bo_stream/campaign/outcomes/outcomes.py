@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from bo_stream.campaign.constraints import LinearConstraint, parse_constraint
+from bo_stream.campaign.constraints import LinearConstraint
 from bo_stream.campaign.history import Entry, Trial
 from bo_stream.campaign.names import RESULTS
 from bo_stream.campaign.outcomes.goals import Failures, spelled
@@ -22,18 +22,9 @@ from bo_stream.errors import InputError, UnsupportedError
 if TYPE_CHECKING:
     from bo_stream.campaign.outcomes.count import Count
 
-__all__ = ["OutcomeSet", "check_reference", "on_inputs", "read_goal"]
+__all__ = ["OutcomeSet", "check_reference", "read_goal"]
 
 EXAMPLE = 'For example {"yield": "maximise", "cost": "minimise"}.'
-
-
-def on_inputs(text: Any, inputs: Collection[str]) -> bool:
-    """Whether a constraint names inputs alone.
-
-    Raises:
-        InputError: if it cannot be understood.
-    """
-    return all(set(one.coefficients) <= set(inputs) for one in parse_constraint(text))
 
 
 def read_goal(goal: Any) -> tuple[Any, str]:
@@ -78,7 +69,7 @@ class OutcomeSet:
         cls,
         goal: Any,
         column: str,
-        constraints: Iterable[Any],
+        limits: Iterable[LinearConstraint],
         inputs: Collection[str],
         failures: Failures = "ignored",
         reference: Mapping[str, float] | None = None,
@@ -90,7 +81,7 @@ class OutcomeSet:
         Args:
             goal: The goal, or goals by column.
             column: Column of the only objective.
-            constraints: All constraints; those that name inputs alone are none on outcomes.
+            limits: All linear constraints; those that name inputs alone are none on outcomes.
             inputs: Names of the inputs.
             failures: Whether failed trials are infeasible or ignored.
             reference: The reference point of several objectives, by column.
@@ -98,24 +89,19 @@ class OutcomeSet:
             variance: Variance of the noise of every outcome, if it is known.
 
         Raises:
-            InputError: for a constraint that names an input and an outcome, or equal outcomes.
+            InputError: for a constraint that names an input and an outcome.
             UnsupportedError: for constraints on outcomes, or infeasible failures, and ``learn`` or
                 counts.
         """
         goals = goal if isinstance(goal, Mapping) else {column: goal}
-        texts = [c for c in constraints if c is not None and not callable(c)]
-        found = tuple(
-            one for text in texts if not on_inputs(text, inputs) for one in parse_constraint(text)
-        )
+        found = tuple(one for one in limits if not one.coefficients.keys() <= set(inputs))
         for one in found:
-            mixed = sorted(set(one.coefficients) & set(inputs))
-            if mixed or one.equal:
+            mixed = sorted(one.coefficients.keys() & set(inputs))
+            if mixed:
                 other = next(name for name in one.coefficients if name not in inputs)
-                got = f"{one.text!r} with the {'input' if mixed else 'outcome'} "
-                got += f"{mixed[0]!r} and the outcome {other!r}" if mixed else repr(other)
                 raise InputError(
                     "inputs alone, or outcomes alone in an inequality",
-                    got,
+                    f"{one.text!r} with the input {mixed[0]!r} and the outcome {other!r}",
                     "Record what has to be bounded as an outcome of its own.",
                 )
         columns = list(

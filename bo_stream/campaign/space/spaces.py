@@ -256,11 +256,9 @@ class Category(Levels):
             truth = TRUTHS.get(str(cell).strip().casefold().removesuffix(".0"))
             return None if truth is None else self.allowed.index(bool(truth))
         cell = str(cell) if isinstance(cell, bool | np.bool_) else cell
-        for form in (folded, _in_small_letters) if isinstance(cell, str) else (_as_number,):
-            same = [i for i, label in enumerate(self.allowed) if form(label) == form(cell)]
-            if same:
-                return same[0] if len(same) == 1 else None
-        return None
+        form = _in_small_letters if isinstance(cell, str) else _as_number
+        same = [i for i, label in enumerate(self.allowed) if form(label) == form(cell)]
+        return same[0] if len(same) == 1 else None
 
     def labels(self, values: np.ndarray) -> Any:
         """What users see of values."""

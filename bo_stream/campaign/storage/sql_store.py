@@ -539,7 +539,7 @@ def _unsealed(
     return contents if whole else None
 
 
-def _whole(campaign: str, count: int, rows: Iterable[Row[Any]]) -> list[Event]:
+def _whole(campaign: str, count: int, rows: Iterable[Any]) -> list[Event]:
     """The events of rows, which are those after the first ``count`` ones.
 
     Raises:

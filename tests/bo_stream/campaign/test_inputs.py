@@ -136,7 +136,7 @@ def test_constraints_on_a_pool_leave_places_out() -> None:
     [
         ("trees + leaves <= 3", "'leaves'"),
         ("loss <= 3", "category 'loss'"),
-        ("trees + depth == 60", "inequalities"),
+        ("trees + depth == 60", "leave out an input"),
         ("trees * depth <= 60", "linear"),
     ],
 )

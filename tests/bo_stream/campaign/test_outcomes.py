@@ -329,7 +329,7 @@ def test_an_outcome_may_be_called_completed_unless_failures_are_learned() -> Non
     assert row["completed_mean"] == pytest.approx(row["a"], abs=0.05)
     _, learner = run.state.engine.learners.values()
     assert learner.data.Y[:, 0].tolist() == SPREAD["a"].tolist()  # and nothing about failures
-    with pytest.raises(InputError, match="'completed', which is an outcome and"):
+    with pytest.raises(InputError, match="'completed', an outcome, beside"):
         run.change(failures="infeasible")
 
 

@@ -182,7 +182,7 @@ def test_points_that_cannot_be_are_refused(column: list, error: type[Exception])
 
 
 def test_names_that_cannot_be_written_are_refused() -> None:
-    with pytest.raises(InputError, match="characters that cannot be printed"):
+    with pytest.raises(InputError, match="characters that can be printed"):
         Campaign(Box({"a\ud800": (0.0, 1.0)}))
     with pytest.raises(InputError, match="a name of whole characters"):
         Campaign(BOX, name="oven \udfff")
