@@ -39,7 +39,7 @@ from bo_stream.campaign.history import (
     changed_ids,
 )
 from bo_stream.campaign.ledger import Ledger
-from bo_stream.campaign.outcomes.goals import Failures, Goals
+from bo_stream.campaign.outcomes.outcomes import Failures, Goals
 from bo_stream.campaign.run import run_campaign
 from bo_stream.campaign.settings import (
     Choices,
@@ -54,7 +54,7 @@ from bo_stream.campaign.settings import (
 from bo_stream.campaign.space import Box, Space
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
-from bo_stream.errors import BoStreamError, BudgetError, InputError, StateError, whole_number
+from bo_stream.errors import BudgetError, InputError, StateError, whole_number
 
 if TYPE_CHECKING:
     from botorch.models.model import Model
@@ -210,9 +210,7 @@ class Campaign:
         stored = stored_settings(opened, name)
         named = settings.surrogate, settings.acquisition
         if stored is None or named != (stored.surrogate, stored.acquisition):
-            from bo_stream.campaign.engine import check_choices  # not at the top: it imports torch
-
-            check_choices(settings, choices)
+            _check_decisions(settings, surrogate, acquisition, constraints, settings)
         if stored is None:
             settings.check_names()
             try:
@@ -303,22 +301,9 @@ class Campaign:
         from bo_stream.campaign.campaign_state import CampaignState  # not at the top: torch
         from bo_stream.campaign.engine import Engine, stages_of
 
-        ledger, constraints, surrogate = self.ledger, self._begun[-1], self.settings.surrogate
-        stages = partial(stages_of, *self._begun)
-        try:
-            engine = Engine(self.settings, stages, constraints, renews=ledger.store.durable)
-        except BoStreamError as error:
-            if self._begun[1] is not None or surrogate is None:
-                raise
-            raise StateError(
-                "a stored surrogate that this release can build",
-                f"{surrogate} ({error})",
-                "Continue with another one: "
-                f"Campaign.resume(url, {ledger.name!r}, surrogate='wiski').",
-            ) from error
-        state = CampaignState(ledger, engine)
-        state.sync()
-        return state
+        stages, durable = partial(stages_of, *self._begun), self.ledger.store.durable
+        engine = Engine(self.settings, stages, self._begun[-1], renews=durable)
+        return CampaignState(self.ledger, engine).sync()
 
     @property
     def settings(self) -> Settings:
@@ -804,13 +789,10 @@ class Campaign:
 
     def _change(self, settings_after: Callable[[TrialHistory], Settings]) -> None:
         """Store changed settings, if they can be used."""
-        from bo_stream.campaign.engine import check_surrogate, stages_of  # they import torch
 
         def event(history: TrialHistory) -> Event | None:
             settings = settings_after(history)
-            stages_of(*self._begun, settings)  # or refuse
-            if settings.surrogate is not None:
-                check_surrogate(settings)
+            _check_decisions(*self._begun, settings)
             before, after = self.settings.to_dict(), settings.to_dict()
             new = {name: value for name, value in after.items() if value != before[name]}
             return {"kind": "changed", "settings": new} if new else None
@@ -853,6 +835,14 @@ class Campaign:
         for callback in self._callbacks:
             callback.after_ask(self, frame.copy())
         return frame
+
+
+def _check_decisions(*about: Any) -> None:
+    """Refuse a surrogate or an acquisition function that there is not; see `stages_of`."""
+    from bo_stream.campaign.engine import check_surrogate, stages_of  # they import torch
+
+    stages_of(*about)
+    check_surrogate(about[-1])
 
 
 def _left(budget: int | None, history: TrialHistory) -> float:

@@ -27,7 +27,7 @@ from bo_stream.campaign.options import errors_about
 from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import region_of_best
 from bo_stream.campaign.refitted import refitted
-from bo_stream.campaign.settings import Choices, NamedChoice, Settings, read_choice, renamed
+from bo_stream.campaign.settings import NamedChoice, Settings, read_choice
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError, ShapeError, check_not_shadowed
 from bo_stream.surrogates.registry import FAMILIES, OURS, in_loops, surrogate, with_categories
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from acquisitions.maximised import AcquisitionBuilder
     from acquisitions.rule import Proposal, Rule, View
 
-__all__ = ["Engine", "check_choices", "check_surrogate", "initial_design", "stages_of"]
+__all__ = ["Engine", "check_surrogate", "initial_design", "stages_of"]
 
 TARGETS = 1024
 """Maximum number of places of a pool over which the variance is integrated."""
@@ -167,11 +167,6 @@ class Engine:
         return self.stages[min(one.number for one in self.used)]
 
     @property
-    def current(self) -> Settings:
-        """The settings in use now: a campaign without a budget begins as a small one."""
-        return self.settings.stages[self.stages.index(self.stage)]
-
-    @property
     def fitted(self) -> int:
         """Number of outcomes at the last fit, of the outcome for which it is smallest."""
         return min(one.fitted for one in self.used)
@@ -253,7 +248,7 @@ class Engine:
 
     def _chosen(self, view: View, q: int) -> Proposal | None:
         """Trials by the current rule; None, with a warning, if its arithmetic fails."""
-        usual = self.current.usual_decision
+        usual = self.settings.stages[self.stages.index(self.stage)].usual_decision
         spread = "Trials are spread over the space: an acquisition function could not be maximised."
         with falling_back(spread, allowed=self.stage.named):
             for one in self.used if self._renews else ():
@@ -394,7 +389,7 @@ def stages_of(
         given = surrogate if one.surrogate == begun.surrogate else None
         family = read_choice(given) or one.surrogate
         asked = acquisition if one.acquisition == begun.acquisition else None
-        search = renamed(read_choice(asked)) or one.acquisition
+        search = read_choice(asked) or one.acquisition
         for what, choice in (("surrogate", family), ("acquisition", search)):
             if choice is None:
                 raise InputError(
@@ -402,7 +397,10 @@ def stages_of(
                     "none",
                     f"Give it again: Campaign.resume(url, name, {what}=...).",
                 )
-        make, rule = _surrogate(one, family), _rule(one, feasible, search)
+        with errors_about("surrogate"):
+            make = _surrogate(one, family)
+        with errors_about("acquisition"):
+            rule = _rule(one, feasible, search)
         entry = REGISTRY.get(search["name"]) if isinstance(search, dict) else None
         ours = isinstance(family, dict) and family["name"] in OURS
         named = ours and entry is not None and entry.ours and not feasible.callables
@@ -410,35 +408,17 @@ def stages_of(
     return stages
 
 
-def check_choices(settings: Settings, choices: Choices) -> None:
-    """Refuse a surrogate or an acquisition function that there is not.
-
-    Args:
-        settings: The settings that follow from the choices.
-        choices: What a user chooses.
-
-    Raises:
-        InputError: whose ``key`` is the choice.
-    """
-    with errors_about("surrogate"):
-        _surrogate(settings, choices.surrogate or settings.surrogate)
-    if isinstance(choices.surrogate, dict):
-        check_surrogate(settings)
-    with errors_about("acquisition"):
-        search = renamed(choices.acquisition) or settings.acquisition
-        _rule(settings, settings.feasible(choices.constraints), search)
-
-
 def check_surrogate(settings: Settings) -> None:
-    """Refuse options of the surrogate: it is built without data.
+    """Refuse options of the surrogate, unless it is a callable: it is built without data.
 
     Raises:
         InputError: for options that there are not, or that do not suit the space.
     """
-    bounds = settings.space.tensor_bounds
-    with errors_about("surrogate"):
-        make = _surrogate(settings, settings.surrogate)
-        make(bounds[:0], bounds[:0, :1], bounds=bounds, outcome_transform=None)
+    if settings.surrogate is not None:
+        bounds = settings.space.tensor_bounds
+        with errors_about("surrogate"):
+            make = _surrogate(settings, settings.surrogate)
+            make(bounds[:0], bounds[:0, :1], bounds=bounds, outcome_transform=None)
 
 
 def _surrogate(settings: Settings, choice: Any) -> Callable[..., StreamingGP]:
@@ -452,7 +432,8 @@ def _surrogate(settings: Settings, choice: Any) -> Callable[..., StreamingGP]:
     name = options.pop("name")
     if name not in FAMILIES:
         known = f"the name of a surrogate, one of {', '.join(FAMILIES)}"
-        raise InputError(known, repr(name), "Choose one of these.")
+        remedy = "Choose one; of a stored campaign, Campaign.resume(url, name, surrogate='wiski')."
+        raise InputError(known, repr(name), remedy)
     options = in_loops(name, options)
     if name == "warped" and settings.goal == "learn":  # the variance of outcomes is integrated
         options = {"warp": "none", **options}

@@ -32,8 +32,8 @@ import pandas as pd
 from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.history import TrialHistory
 from bo_stream.campaign.ledger import Ledger
-from bo_stream.campaign.outcomes.goals import Failures
 from bo_stream.campaign.outcomes.outcome import Outcome
+from bo_stream.campaign.outcomes.outcomes import Failures
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import BudgetError, InputError, StateError, whole_number
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, PlainSerializer
+from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from bo_stream.campaign.constraints import FeasibleSet, LinearConstraint, parse_constraint
 from bo_stream.campaign.effort import FitPolicy, Optimiser
@@ -24,8 +24,10 @@ from bo_stream.campaign.options import (
     check_keys,
     errors_about,
 )
-from bo_stream.campaign.outcomes.goals import Failures, Goal
 from bo_stream.campaign.outcomes.outcomes import (
+    SPELLINGS,
+    Failures,
+    Goal,
     OutcomeSet,
     check_reference,
     read_goal,
@@ -51,7 +53,6 @@ __all__ = [
     "changed",
     "check_continued",
     "read_choice",
-    "renamed",
     "stored_settings",
     "widened",
 ]
@@ -107,11 +108,6 @@ USUAL, SEVERAL = Optimiser(), Optimiser(options={"maxiter": 50, "sample_around_b
 """Effort of a search by one surrogate, and by several, of which an evaluation costs more."""
 
 
-def renamed(choice: Any) -> Any:
-    """``auto`` of earlier releases, which chose by measured seconds, is ``qlogei``."""
-    return {"name": "qlogei"} if choice == {"name": "auto"} else choice
-
-
 def read_choice(choice: Any) -> Any:
     """A choice as name and options; a callable as it is."""
     if isinstance(choice, str):
@@ -138,13 +134,14 @@ def _stored_outcome(outcome: Any) -> Any:
 
 
 Choice = Annotated[dict[str, Any] | Callable[..., Any] | None, BeforeValidator(read_choice)]
+SpelledGoal = Annotated[Goal, BeforeValidator(lambda goal: SPELLINGS.get(str(goal), goal))]
 Outcome = Annotated[dict[str, Any] | None, BeforeValidator(_stored_outcome)]
 
 
 class Choices(Options):
     """What a user chooses, as `bo_stream.Campaign` says; None, or left out: the default."""
 
-    goal: Goal | Annotated[dict[str, Goal], Field(min_length=1)]
+    goal: SpelledGoal | Annotated[dict[str, SpelledGoal], Field(min_length=1)]
     budget: Annotated[Whole, Field(ge=1)] | None = None
     constraints: Sequence[Text | Callable[..., Any] | None] = ()
     failures: Failures | None = None
@@ -204,7 +201,7 @@ class Settings(Choices):
         PlainSerializer(lambda space: space.to_dict()),
     ]
     surrogate: dict[str, Any] | None = None
-    acquisition: Annotated[dict[str, Any] | None, AfterValidator(renamed)] = None
+    acquisition: dict[str, Any] | None = None
     seed: Whole
     initial: Annotated[Whole, Field(ge=2)]
     fit: FitPolicy = SCHEDULE

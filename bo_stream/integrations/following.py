@@ -14,9 +14,9 @@ from torch import Tensor
 from bo_stream.base.options import LEAST_NOISE
 from bo_stream.base.streaming_gp import StreamingGP
 from bo_stream.campaign.effort import Row
-from bo_stream.campaign.engine import Engine, check_choices, stages_of
+from bo_stream.campaign.engine import Engine, check_surrogate, stages_of
 from bo_stream.campaign.learner import Learner
-from bo_stream.campaign.outcomes.goals import Goal
+from bo_stream.campaign.outcomes.outcomes import Goal
 from bo_stream.campaign.settings import Choices, Settings
 from bo_stream.campaign.space import Box
 from bo_stream.errors import InputError, UnsupportedError
@@ -107,7 +107,7 @@ class FollowsTrials:
         integer = [name for name, p in named.items() if p.integer]
         choices = self._choices.model_copy(update={"goal": goal, "constraints": constraints})
         settings = Settings.of(Box(bounds, log, integer=integer), choices)
-        check_choices(settings, choices)
+        check_surrogate(settings)
         about = settings, choices.surrogate, choices.acquisition, constraints
         return Engine(settings, partial(stages_of, *about))
 

@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bo_stream.base.units import largest_outcome
 from bo_stream.campaign.effort import FitPolicy, Optimiser
-from bo_stream.campaign.outcomes.goals import Goal
+from bo_stream.campaign.outcomes.outcomes import Goal
 from bo_stream.campaign.settings import NamedChoice, Noise
 from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.integrations.following import FinishedTrial, FollowsTrials, Inputs, Parameter

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -15,20 +15,31 @@ import pandas as pd
 from bo_stream.campaign.constraints import LinearConstraint
 from bo_stream.campaign.history import Entry, Trial
 from bo_stream.campaign.names import RESULTS
-from bo_stream.campaign.outcomes.goals import Failures, spelled
 from bo_stream.campaign.outcomes.outcome import Completed, Outcome
 from bo_stream.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from bo_stream.campaign.outcomes.count import Count
 
-__all__ = ["OutcomeSet", "check_reference", "read_goal"]
+__all__ = ["SPELLINGS", "Failures", "Goal", "Goals", "OutcomeSet", "check_reference", "read_goal"]
+
+Goal = Literal["maximise", "minimise", "maximize", "minimize", "learn"]
+"""Maximise or minimise the outcome, or learn it over the whole space."""
+
+SPELLINGS = {"maximize": "maximise", "minimize": "minimise"}
+"""Other spellings of goals."""
+
+Goals = Goal | Mapping[str, str]
+"""A goal, or goals by the column of the outcome."""
+
+Failures = Literal["ignored", "infeasible"]
+"""Whether failed trials are infeasible; otherwise nothing is learned from them."""
 
 EXAMPLE = 'For example {"yield": "maximise", "cost": "minimise"}.'
 
 
 def read_goal(goal: Any) -> tuple[Any, str]:
-    """A user's goal in the spelling of `GOALS`, and the column of the only objective.
+    """A user's goal, and the column of the only objective.
 
     Several objectives stay a mapping.
 
@@ -36,14 +47,13 @@ def read_goal(goal: Any) -> tuple[Any, str]:
         InputError: for a mapping of several columns, one of which is to be learned.
     """
     if not isinstance(goal, Mapping):
-        return spelled(goal), "y"
-    goals = {column: spelled(one) for column, one in goal.items()}
-    if len(goals) == 1:
-        ((column, one),) = goals.items()
+        return goal, "y"
+    if len(goal) == 1:
+        ((column, one),) = goal.items()
         return one, column
-    if "learn" in goals.values():
+    if "learn" in goal.values():
         raise InputError("maximise or minimise for each of several outcomes", "learn", EXAMPLE)
-    return goals, "y"
+    return goal, "y"
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,8 @@ def test_exact_outcomes_without_a_budget_end_in_a_trust_region() -> None:
     points = pd.DataFrame(np.random.default_rng(0).random((201, 4)), columns=list(box(4).names))
     run.tell(points.assign(y=bowl(points)))
     run = told(run, 3, 20)
-    assert run.state.engine.current.surrogate == {"name": "trust_region", "noise": "none"}
+    assert run.ledger.current.surrogate == {"name": "trust_region", "noise": "none"}
+    assert type(run.model).__name__ == "TrustRegionGP"
     assert (run.recommend()[list(box(4).names)] - 0.4).abs().max(axis=None) < 0.05
 
 
@@ -105,7 +106,7 @@ def test_without_a_budget_it_begins_small_and_goes_on_as_a_stream(tmp_path: Path
     assert (type(run.model).__name__, run.decision.acquisition) == ("HSGP", "thompson")
     assert run.model is not None and run.model.num_observed == 201
     resumed = Campaign.resume(url)
-    assert type(resumed.model).__name__ == "HSGP" and resumed.state.engine.current.start == 201
+    assert type(resumed.model).__name__ == "HSGP" and resumed.state.engine.stage.start == 201
 
 
 def test_a_campaign_that_is_only_told_recommends_by_the_surrogate_of_many_outcomes() -> None:
@@ -138,18 +139,6 @@ def test_points_are_chosen_ahead_and_handed_out(tmp_path: Path) -> None:
 def test_trials_chosen_by_samples_are_the_same_for_the_same_seed() -> None:
     runs = [told(Campaign(CUBE, acquisition="thompson", **FAST), 8, 4) for _ in range(2)]
     pd.testing.assert_frame_equal(runs[0].trials(), runs[1].trials())
-
-
-def test_a_choice_by_seconds_of_an_earlier_release_is_the_default(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'auto.db'}"
-    settings = {**FAST, "surrogate": "exact", "fit": FitPolicy(max_evals=3)}
-    run = told(Campaign(SQUARE, acquisition="auto", store=url, **settings), 8)
-    assert run.decision.acquisition == "qlogei"
-    plain = run.settings.to_dict() | {"acquisition": {"name": "auto"}}
-    assert type(run.settings).from_dict(plain) == run.settings
-    asked = {"kind": "asked", "trials": [[0, None, [0.1]]], "by": None, "at": 9.0, "seconds": 2.0}
-    assert len(TrialHistory().extended([asked]).trials) == 1
-    assert Campaign.resume(url).decision == run.decision
 
 
 def test_fits_follow_growth() -> None:

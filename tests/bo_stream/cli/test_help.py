@@ -128,7 +128,7 @@ def test_names_of_the_package_are_imported_when_used() -> None:
     code = """
 import os, pickle, sys
 import bo_stream
-from bo_stream.campaign.outcomes.goals import GOALS
+from bo_stream.campaign.outcomes.outcomes import SPELLINGS
 assert "torch" not in sys.modules and "WISKI" in dir(bo_stream)
 from bo_stream import WISKI
 from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths
