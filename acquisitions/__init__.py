@@ -11,7 +11,7 @@ from acquisitions.learning import (
     response_nipv,
     select_from_pool,
 )
-from acquisitions.local_search import LatentLogExpectedImprovement, LocalSearch
+from acquisitions.local_search import LocalSearch
 from acquisitions.maximised import Maximised
 from acquisitions.optimize import optimize_acqf
 from acquisitions.rule import Proposal, Rule, View, register
@@ -25,7 +25,6 @@ __all__ = [
     "BALD",
     "NAMES",
     "NIPV",
-    "LatentLogExpectedImprovement",
     "LocalSearch",
     "MaxVariance",
     "Maximised",

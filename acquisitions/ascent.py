@@ -21,13 +21,21 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
-from acquisitions.climb import Bounded, climb
+from acquisitions.climb import TINY, Bounded, climb
 from acquisitions.domain import Domain
 from acquisitions.optimize import search_of, value_of
-from bo_stream.mathematics.autograd import attach
+from acquisitions.search import Search
 from bo_stream.mathematics.exact import Array
 
-__all__ = ["alternate", "maximise_in_turn", "repeats_tell"]
+__all__ = [
+    "Surface",
+    "alternate",
+    "by_autograd",
+    "maximise_in_turn",
+    "of_acquisition",
+    "of_moments",
+    "repeats_tell",
+]
 
 ROUNDS = 12
 """Largest number of changes of discrete inputs."""
@@ -35,6 +43,8 @@ STARTS, EVALUATIONS = 10, 24
 """Points that a search starts from, and evaluations of their first climb."""
 TOLERANCE = 1e-6
 """Promised gain, in standard deviations of the candidates' values, at which a climb ends."""
+LEAST = -30.0
+"""Logarithm of the least weight with which a candidate is started from."""
 SPREAD = 512
 """Candidates over the feasible set."""
 SCALES = (-3.0, -0.3)
@@ -45,9 +55,29 @@ NEGLIGIBLE = 1e-3
 """Noise variance, in variances of the outcomes, below which a repeated evaluation tells nothing."""
 
 
+Values = Callable[[Tensor, Tensor], Tensor]
+"""Values ``L`` of points ``L x d``, and the functions that they are for, ``L``."""
+Slopes = Callable[[Array, np.ndarray], tuple[Array, Array]]
+"""Values ``L`` and gradients ``L x d`` likewise, in numpy."""
+
+
+def by_autograd(value: Values, like: Tensor) -> Slopes:
+    """Gradients of differentiable values, for points of a dtype and device."""
+
+    def slopes(x: Array, of: np.ndarray) -> tuple[Array, Array]:
+        with torch.enable_grad():
+            points = torch.from_numpy(x).to(like).requires_grad_()
+            values = value(points, torch.from_numpy(of).to(like.device))
+            (rates,) = torch.autograd.grad(values.sum(), points)
+        return values.numpy(force=True), rates.numpy(force=True)
+
+    return slopes
+
+
 @torch.no_grad()
 def alternate(
-    value: Callable[[Tensor, Tensor], Tensor],
+    value: Values,
+    slopes: Slopes,
     X: Tensor,
     domain: Domain,
     unit: Tensor,
@@ -58,8 +88,8 @@ def alternate(
     """Local maxima from feasible points, ``R x d``, and their values, ``R``.
 
     Args:
-        value: Values ``L`` of points ``L x d``, and the functions ``of`` that they are for, ``L``;
-            differentiable in continuous inputs.
+        value: Values of several functions.
+        slopes: These and gradients, of which those in continuous inputs are used.
         X: Where to start.
         domain: The feasible set.
         unit: Lengths over which functions vary, ``d``.
@@ -75,11 +105,8 @@ def alternate(
     lengths, free = unit.numpy(force=True), domain.continuous.numpy(force=True)
 
     def function(x: Array, labels: np.ndarray) -> tuple[Array, Array]:
-        with torch.enable_grad():
-            points = torch.from_numpy(x).to(X).requires_grad_()
-            values = value(points, torch.from_numpy(labels).to(X.device))
-            (slopes,) = torch.autograd.grad(values.sum(), points)
-        return values.numpy(force=True), slopes.numpy(force=True) * free
+        values, rates = slopes(x, labels)
+        return values, rates * free
 
     def climbed(start: Tensor, of: Tensor, most: int) -> tuple[Tensor, Tensor]:
         if not bool(domain.continuous.any()):
@@ -120,9 +147,25 @@ class _Inside(Bounded):
         return moved
 
 
+@dataclass(frozen=True)
+class Surface:
+    """A function to be maximised.
+
+    Attributes:
+        value, slopes: As `alternate` takes them.
+        scores: About its values at candidates, ``n``.
+        unit: A difference of values that counts.
+    """
+
+    value: Values
+    slopes: Slopes
+    scores: Tensor
+    unit: float
+
+
 @torch.no_grad()
 def maximise_in_turn(
-    acquisition: AcquisitionFunction,
+    surface: Callable[[Tensor, Tensor], Surface],
     domain: Domain,
     q: int,
     near: Tensor,
@@ -131,12 +174,10 @@ def maximise_in_turn(
     spread: int = SPREAD,
     unit: Tensor | None = None,
 ) -> Tensor:
-    """Maximisers of an acquisition function, ``q x d``, one after another.
-
-    Points chosen earlier are pending for later ones.
+    """Maximisers, ``q x d``, one after another.
 
     Args:
-        acquisition: Of one point, or of several with pending ones.
+        surface: What is maximised, from candidates ``n x d`` and the points chosen before.
         domain: The feasible set.
         q: Number of points.
         near: Good points, about which some candidates are drawn, ``n' x d``.
@@ -145,48 +186,68 @@ def maximise_in_turn(
         spread: Candidates over the feasible set; half as many are about good points.
         unit: Lengths over which it varies, the unit of local steps, in widths of the box, ``d``.
     """
-    pending = acquisition.X_pending if q > 1 else None
     chosen, lengths = domain.bounds[:0], domain.width * (TYPICAL if unit is None else unit)
     for _ in range(q):
         X = domain.spread(spread)
         if len(near):
             X = torch.cat([X, _about(domain, near.to(X), unit, spread // 2)])
-        value, f = _evaluated(acquisition, domain.bounds.to(near), X)
-        first, tolerance = X[_starts(f, spread, starts)], TOLERANCE * float(f.std().nan_to_num(0.0))
-        found, reached = alternate(value, first, domain, lengths, EVALUATIONS, tolerance)
-        order = torch.cat([reached, f]).argsort(descending=True, stable=True)
-        X = torch.cat([found, X])[order]
-        new = ~domain.repeats(X, torch.cat([seen.to(chosen), chosen]))
-        X = X[new] if bool(new.any()) else X
-        chosen = torch.cat([chosen, X[:1]])
-        if len(chosen) < q:
-            parts = [chosen.to(near)] if pending is None else [pending, chosen.to(near)]
-            acquisition.set_X_pending(torch.cat(parts))
-    return chosen.to(near)
+        at = surface(X, chosen)
+        first, tolerance = X[_starts(at, spread, starts)], TOLERANCE * at.unit
+        climbs = lengths, EVALUATIONS, tolerance
+        found, reached = alternate(at.value, at.slopes, first, domain, *climbs)
+        order = torch.cat([reached, at.scores]).argsort(descending=True, stable=True)
+        X, known = torch.cat([found, X])[order], torch.cat([seen.to(chosen), chosen])
+        new = (part[~domain.repeats(part, known)] for part in X.split(starts))
+        chosen = torch.cat([chosen, next(filter(len, new), X)[:1]])
+    return chosen
 
 
-def _evaluated(
-    acquisition: AcquisitionFunction, bounds: Tensor, X: Tensor
-) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor]:
-    """What `alternate` maximises, and about its values at candidates."""
+def of_moments(search: Search, X: Tensor) -> Surface:
+    """What a search maximises, with its values at candidates ``n x d``."""
+
+    def slopes(x: Array, of: np.ndarray) -> tuple[Array, Array]:
+        return search.of_one(x)
+
+    def value(X: Tensor, of: Tensor) -> Tensor:
+        return torch.from_numpy(search.of_one(X.numpy(force=True))[0]).to(X)
+
+    scores = torch.from_numpy(search.scored(X.numpy(force=True))[0]).to(X)
+    unit = 1.0 if search.target.criterion.logarithmic else _sd(scores)
+    return Surface(value, slopes, scores, unit)
+
+
+def of_acquisition(
+    acquisition: AcquisitionFunction, bounds: Tensor, running: Tensor, X: Tensor, chosen: Tensor
+) -> Surface:
+    """That of an acquisition function: points chosen before are pending, as running ones are.
+
+    Args:
+        acquisition: Of one point, or of several with pending ones.
+        bounds: ``2 x d`` in the dtype of the surrogate.
+        running: Its pending points, ``n' x d``.
+        X: Candidates.
+        chosen: Points chosen before.
+    """
+    if len(chosen):
+        acquisition.set_X_pending(torch.cat([running, chosen.to(running)]))
     search = search_of(acquisition, bounds, 1)
     if search is not None:
-        scores = torch.from_numpy(search.scored(X.numpy(force=True))[0]).to(X)
-        best = X[scores.argmax()].unsqueeze(0)
+        found = of_moments(search, X)
+        best = X[found.scores.argmax()].unsqueeze(0)
         own = float(search.of_all(best.numpy(force=True))[0][0])
         if value_of(acquisition, search, best.to(bounds), own) is not None:
-
-            def of_moments(X: Tensor, of: Tensor) -> Tensor:
-                f, slopes = map(torch.from_numpy, search.of_one(X.numpy(force=True)))
-                return attach(f.unsqueeze(-1).to(X), [X], [slopes.to(X)]).squeeze(-1)
-
-            return of_moments, scores
+            return found
 
     def value(X: Tensor, of: Tensor) -> Tensor:
         flat: Tensor = acquisition(X.unsqueeze(-2).to(bounds))
         return flat.to(X)
 
-    return value, value(X, X)
+    scores = value(X, X)
+    return Surface(value, by_autograd(value, X), scores, _sd(scores))
+
+
+def _sd(scores: Tensor) -> float:
+    return float(scores.std().nan_to_num(0.0))
 
 
 def _about(domain: Domain, near: Tensor, unit: Tensor | None, count: int) -> Tensor:
@@ -197,13 +258,13 @@ def _about(domain: Domain, near: Tensor, unit: Tensor | None, count: int) -> Ten
     return domain.perturbed(X, sd if unit is None else sd * unit, max(0.4, 2.0 / domain.dim))
 
 
-def _starts(values: Tensor, spread: int, count: int) -> Tensor:
+def _starts(at: Surface, spread: int, count: int) -> Tensor:
     """Rows to start from: the best over the set and about good points, and others by chance."""
+    values = at.scores
     best = [int(values[:spread].argmax())]
     if len(values) > spread:
         best.append(spread + int(values[spread:].argmax()))
-    z = (values - values.mean()) / values.std().clamp_min(1e-300)
-    weights = z.nan_to_num(0.0).exp()
+    weights = ((values - values.max()) / max(at.unit, TINY)).clamp_min(LEAST).exp()
     weights[best] = 0.0
     others = min(count, len(values)) - len(best)
     first = torch.tensor(best, device=values.device)

@@ -20,7 +20,7 @@ from botorch.posteriors.gpytorch import GPyTorchPosterior
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from acquisitions.ascent import maximise_in_turn, repeats_tell
+from acquisitions.ascent import maximise_in_turn, of_acquisition, repeats_tell
 from acquisitions.build import build
 from acquisitions.learning import select_from_pool
 from acquisitions.local_search import LocalSearch
@@ -145,7 +145,9 @@ class Maximised(Rule):
             if not repeats_tell(cast(Model, view.model), domain):
                 seen += [view.data.candidates(), view.pending]
             near, starts = best[domain.contains(best)], (effort.num_restarts, effort.raw_samples)
-            return maximise_in_turn(acqf, domain, q, near, torch.cat(seen), *starts)
+            surface = partial(of_acquisition, acqf, domain.bounds.to(best), view.pending)
+            found = maximise_in_turn(surface, domain, q, near, torch.cat(seen), *starts)
+            return found.to(best)
         X, _ = optimize_acqf(
             acqf,
             domain.bounds.to(view.pending),

@@ -25,7 +25,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from acquisitions.ascent import alternate
+from acquisitions.ascent import alternate, by_autograd
 from acquisitions.climb import climb
 from acquisitions.domain import Domain
 from bo_stream.base.ensemble import KernelEnsemble
@@ -477,8 +477,9 @@ def maximised(
         padded[of, slots] = X
         return functions(padded)[of, slots]
 
+    climbs = lengths, evaluations, TOLERANCE, of
     found, reached = alternate(
-        value, X[first].flatten(0, 1), domain, lengths, evaluations, TOLERANCE, of
+        value, by_autograd(value, X), X[first].flatten(0, 1), domain, *climbs
     )
     most, place = reached.view(len(first), -1).max(-1)
     return found.view(*first.shape, -1)[each, place], most

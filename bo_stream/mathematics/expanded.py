@@ -531,7 +531,7 @@ class ExpandedProcess:
 
 @dataclass(frozen=True)
 class LatentProcess:
-    """A posterior at points of the model's inputs, and what proposals improve on.
+    """A posterior, and what proposals improve on.
 
     Attributes:
         process: The posterior, by its covariances with the observed points.
@@ -543,7 +543,7 @@ class LatentProcess:
 
     @property
     def X(self) -> Array:
-        """Observed points, ``n x d``."""
+        """Observed points, ``n x d``, in the units of the model."""
         return cast(Array, self.process.process.Z)
 
     def believing(self, x: Array, noise: float = 1e-8) -> LatentProcess:
@@ -559,7 +559,7 @@ class LatentProcess:
             return self
         found = self.process.moments(x[None])
         L = factored(found.covariance[0] / self.process.scale**2, noise)
-        given = self.process.process.conditioned(x, L, np.zeros(len(x)))
+        given = self.process.process.conditioned(self.process._transformed(x), L, 0.0 * x[:, 0])
         process = replace(self.process, process=given)
         return LatentProcess(process, np.append(self.values, found.mean))
 
