@@ -175,16 +175,17 @@ class Version:
     Attributes:
         root: The last change other than by absorbing a batch.
         batches: The batches absorbed since.
+        points: The number of their points.
     """
 
     root: object = field(default_factory=object)
     batches: tuple[Rows, ...] = ()
+    points: int = 0
 
     def absorbing(self, batch: Rows, most: int) -> Version:
         """The version after a batch. At most ``most`` points are held in a row."""
-        batches = (*self.batches, batch)
-        size = sum(len(one.X) for one in batches)
-        return Version(self.root, batches) if size <= most else Version()
+        points = self.points + len(batch)
+        return Version(self.root, (*self.batches, batch), points) if points <= most else Version()
 
     def since(self, other: Version) -> Sequence[Rows] | None:
         """The batches absorbed since another version; None if this is not known."""

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 from botorch.models.kernels import CategoricalKernel
+from gpytorch import priors
+from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import (
     AdditiveKernel,
     ConstantKernel,
@@ -57,6 +59,8 @@ POINTS, MOVE, SAME = 16, 0.43, 1e-3
 """Points that move, by what share of a grid, and by what share covariances may then change."""
 COMBINED = (ScaleKernel, ProductKernel, AdditiveKernel, ConstantKernel)
 """Kernels as stationary as their parts, and the constant, which gpytorch does not declare so."""
+FREE = GreaterThan(-math.inf, transform=None)
+"""A constraint that lets everything pass."""
 SHIFT = 1e-14
 """Added to squared distances, so that roots have derivatives at zero; these cancel to 1e-8."""
 
@@ -78,10 +82,18 @@ def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
 
 
 def frozen_kernel(kernel: Kernel) -> Kernel:
-    """A detached float64 copy of the kernel, with second derivatives."""
-    frozen = copy.deepcopy(kernel).requires_grad_(False).double().eval()
-    for part in frozen.modules():
+    """A detached float64 copy of the kernel, with second derivatives and without priors. Its
+    parameters are the values of the hyperparameters, which each evaluation would transform again.
+    """
+    without = {id(part): None for part in kernel.modules() if isinstance(part, priors.Prior)}
+    frozen = copy.deepcopy(kernel, without).requires_grad_(False).double().eval()
+    for part in [part for part in frozen.modules() if isinstance(part, Kernel)]:
         part.__class__ = SMOOTHER.get(type(part), type(part))
+        for name, raw in part.named_parameters(recurse=False):
+            constraint = part.constraint_for_parameter_name(name)
+            if constraint is not None:
+                raw.copy_(constraint.transform(raw))
+                part.register_constraint(name, FREE, replace=True)
     return frozen
 
 

@@ -74,9 +74,8 @@ def tensors_of(state: DataclassInstance) -> Iterator[tuple[str, Tensor]]:
         value = getattr(state, part)
         if isinstance(value, Tensor):
             yield part, value
-        elif is_dataclass(value) and not isinstance(value, type):
-            for name, tensor in tensors_of(value):
-                yield f"{part}_{name}", tensor
+        else:
+            yield from ((f"{part}_{name}", tensor) for name, tensor in tensors_of(value))
 
 
 def with_tensors(state: State, tensors: Mapping[str, Tensor], outer: str = "") -> State:
@@ -86,7 +85,7 @@ def with_tensors(state: State, tensors: Mapping[str, Tensor], outer: str = "") -
         before = value = getattr(state, name)
         if isinstance(value, Tensor):
             value = tensors[outer + name]
-        elif is_dataclass(value) and not isinstance(value, type):
+        else:
             value = with_tensors(value, tensors, f"{outer}{name}_")
         same = same and value is before
         values[name] = value
@@ -95,7 +94,8 @@ def with_tensors(state: State, tensors: Mapping[str, Tensor], outer: str = "") -
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(kind))
+    """The fields of a dataclass; none of any other class."""
+    return tuple(part.name for part in fields(kind)) if is_dataclass(kind) else ()
 
 
 def moved(state: State, device: torch.device) -> State:
