@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.shapes import (
+    DataclassInstance,
     Rows,
     moved,
     nested,
@@ -41,9 +42,6 @@ from bo_stream.mathematics.shapes import (
     with_tensors,
 )
 from bo_stream.mathematics.sums import SufficientStatistics
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 __all__ = [
     "Changeable",
@@ -66,7 +64,7 @@ Undo = list[Callable[[], Any]]
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-C = TypeVar("C", bound="DataclassInstance")
+C = TypeVar("C", bound=DataclassInstance)
 
 
 class StateLock(type(threading.RLock()), ContextDecorator):  # type: ignore[misc]

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
@@ -81,11 +80,8 @@ from bo_stream.mathematics.autograd import lasting
 from bo_stream.mathematics.kernels import Prior, shortest_lengths
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import PosteriorProcess, conditioned_on
-from bo_stream.mathematics.shapes import Rows, loaded
+from bo_stream.mathematics.shapes import DataclassInstance, Rows, loaded
 from bo_stream.mathematics.sums import FeatureStatistics, SufficientStatistics
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 __all__ = [
     "CompositeModel",
@@ -126,7 +122,7 @@ class Promises:
     takes_modules: bool = True
 
 
-S = TypeVar("S", bound="DataclassInstance", covariant=True, default="DataclassInstance")
+S = TypeVar("S", bound=DataclassInstance, covariant=True, default=DataclassInstance)
 """The state of a family: a dataclass of tensors (`bo_stream.mathematics.shapes`). Covariant,
 although methods take it: only the surrogate itself passes it to them."""
 F = TypeVar("F", bound=FeatureStatistics, covariant=True, default=FeatureStatistics)

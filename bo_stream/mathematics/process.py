@@ -66,7 +66,6 @@ __all__ = [
     "KernelBasis",
     "Path",
     "PosteriorProcess",
-    "PriorBasis",
     "Process",
     "conditioned_on",
     "noisy",
@@ -106,35 +105,12 @@ def noisy(values: Tensor, noise: Tensor) -> Tensor:
     return values + noise.sqrt() * torch.randn_like(values)
 
 
-class PriorBasis(Protocol):
-    """Functions ``b`` of a point: prior covariances of ``f(x)`` with r functionals of ``f``."""
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """Values at points ``batch x q x d``: ``batch x o x q x r``, differentiable."""
-
-    def covariance(self) -> Covariance | None:
-        """The prior's kernel in numpy; None if it has no closed form there."""
-
-    def spread(self, T: Tensor) -> tuple[Tensor, Tensor]:
-        """Points Z and coefficients with which ``T'b`` is a combination of ``k(Z, x)``.
-
-        Args:
-            T: ``r x k``.
-        """
-
-    def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """Sample functions of the prior, less its mean."""
-
-    def functionals(self, f: Path) -> Tensor:
-        """The functionals of sample functions of the prior, with their noise: ``batch x o x r``."""
-
-    def outputs(self, index: list[int]) -> Self:
-        """Those of some of the outputs."""
-
-
 @dataclass(frozen=True)
 class KernelBasis:
-    """``k(Z, x)``: the functionals are values at points, with independent noise or without.
+    """Functions ``b`` of a point: prior covariances of ``f(x)`` with r functionals of ``f``.
+
+    These are values at points, ``b(x) = k(Z, x)``, with independent noise or without; subclasses
+    may have others.
 
     Attributes:
         kernel: The kernel, frozen.
@@ -147,11 +123,13 @@ class KernelBasis:
     noise: Tensor | None = None
 
     def __call__(self, X: Tensor) -> Tensor:
-        """O(r) kernel values per point."""
+        """At points ``batch x q x d``, differentiable: ``batch x o x q x r``. O(r) kernel values
+        per point.
+        """
         return cross_kernel(self.kernel, X, self.Z)
 
     def covariance(self) -> Covariance | None:
-        """As `PriorBasis`: for RBF and Matern kernels."""
+        """The prior's kernel in numpy; None but for RBF and Matern kernels."""
         dim = self.Z.shape[-1]
         form = stationary(self.kernel, dim)
         if form is None:
@@ -160,11 +138,15 @@ class KernelBasis:
         return RadialCovariance(inverse, float(form.variances(1)), form.nu)
 
     def spread(self, T: Tensor) -> tuple[Tensor, Tensor]:
-        """As `PriorBasis`."""
+        """Points Z and coefficients with which ``T'b`` is a combination of ``k(Z, x)``.
+
+        Args:
+            T: ``r x k``.
+        """
         return self.Z, T
 
     def prior(self, outputs: int, sample_shape: Size) -> Path:
-        """From BoTorch's random features of the kernel.
+        """Sample functions of the prior, less its mean, on BoTorch's random features.
 
         Raises:
             UnsupportedError: for a kernel that BoTorch has no features for.
@@ -184,7 +166,7 @@ class KernelBasis:
         return lambda X: times(features(X.unsqueeze(-3)).to(Z), weights)
 
     def functionals(self, f: Path) -> Tensor:
-        """Values of the sample functions at Z, plus noise."""
+        """The functionals of sample functions of the prior, with their noise: ``batch x o x r``."""
         values = f(self.Z)
         return values if self.noise is None else noisy(values, self.noise)
 
@@ -219,7 +201,7 @@ class FeatureBasis:
     scale: Tensor
 
     def __call__(self, X: Tensor) -> Tensor:
-        """As `PriorBasis`."""
+        """At points ``batch x q x d``, differentiable: ``batch x o x q x f``."""
         return self.features.features(X).unsqueeze(-3) * self.scale.unsqueeze(-2)
 
     @property
@@ -265,7 +247,7 @@ class Process:
     """
 
     kernel: Kernel | None
-    basis: PriorBasis | FeatureBasis
+    basis: KernelBasis | FeatureBasis
     R: Tensor | None
     L: Tensor | None
     u: Tensor
@@ -327,9 +309,10 @@ class Process:
         u, r = self.u[..., : self.size], self.size
         if self.kernel is None:
             return self._on_features(u + self._scatter((*sample_shape, *u.shape)))
-        prior = cast(PriorBasis, self.basis).prior(len(self.mean), sample_shape)
+        basis = cast(KernelBasis, self.basis)
+        prior = basis.prior(len(self.mean), sample_shape)
         v = u if self.L is None else u + self._scatter((*sample_shape, *u.shape))
-        values = cast(PriorBasis, self.basis).functionals(prior)[..., :r]
+        values = basis.functionals(prior)[..., :r]
         R = cast(Tensor, self.R)
         weights = solved(R.mT, v - solved(R, values, upper=False), upper=True)
         if self.u.shape[-1] > r:

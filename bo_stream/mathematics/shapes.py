@@ -7,17 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from bo_stream.errors import StateError
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 __all__ = [
+    "DataclassInstance",
     "Rows",
     "check_shapes",
     "loaded",
@@ -29,7 +27,14 @@ __all__ = [
     "with_tensors",
 ]
 
-State = TypeVar("State", bound="DataclassInstance")
+
+class DataclassInstance(Protocol):
+    """An object whose class is a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+State = TypeVar("State", bound=DataclassInstance)
 Sign = Literal["any", "not negative", "positive", "extended"]
 
 
