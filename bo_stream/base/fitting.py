@@ -614,6 +614,10 @@ class Fittable(Changeable, GaussianModel):
         the optimal ones, which are returned (``o``, detached; None if nothing determines them).
         """
 
+    def _log_priors(self) -> Tensor:
+        """Log densities of all priors of the hyperparameters, 0-dim, differentiable."""
+        return log_prior(self)
+
     def _prepare_fit(self, coordinates: Coordinates, profile_mean: bool) -> ClosedForm | None:
         """Restrict a fit's coordinates; return its objective in closed form, if there is one."""
         rows, correlated = self._rows_of_fit()
@@ -662,7 +666,7 @@ class StreamMLL(MarginalLogLikelihood):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Evidence (or bound) plus log priors."""
-        return self.model._objective(profile_mean=False)[0] + log_prior(self.model)
+        return self.model._objective(profile_mean=False)[0] + self.model._log_priors()
 
 
 def check_evaluations(max_evals: int | None) -> None:
@@ -717,7 +721,7 @@ def objective_of(
 
     def objective() -> tuple[Tensor, Tensor | None]:
         value, mean = model._objective(profile_mean=profiled)
-        return value + log_prior(model), mean
+        return value + model._log_priors(), mean
 
     form = model._prepare_fit(coordinates, profiled)
     return AscentObjective(objective, coordinates, form, most)

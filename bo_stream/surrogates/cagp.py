@@ -32,7 +32,6 @@ from bo_stream.base.fitting import (
     Coordinates,
     Correlated,
     FitReport,
-    log_prior,
     profiled_mean,
 )
 from bo_stream.base.options import CommonOptions, from_plain
@@ -325,7 +324,7 @@ class CaGP(StreamingGP[CaGPState]):
     @torch.no_grad()
     def _reached(self) -> float:
         """The objective at the current hyperparameters and actions."""
-        return float(self._objective(profile_mean=False)[0] + log_prior(self))
+        return float(self._objective(profile_mean=False)[0] + self._log_priors())
 
     def _learn_values(self, most: int) -> tuple[bool, int]:
         """Ascend in hyperparameters and values; if interrupted, the best point seen is kept.
@@ -340,7 +339,7 @@ class CaGP(StreamingGP[CaGPState]):
 
         def objective() -> tuple[Tensor, Tensor | None]:
             value, mean = self._bound(replace(S, values=values * unit), profiled)
-            return value + log_prior(self), mean
+            return value + self._log_priors(), mean
 
         ascent = AscentObjective(objective, coordinates)
         try:

@@ -198,20 +198,3 @@ class MaternGP(DataGP[S]):
         kernel.base_kernel.lengthscale = torch.as_tensor(lengthscales, dtype=torch.float64)
         kernel.outputscale, self.likelihood.noise = number(variance), number([variance * ratio])
         self._set_prior_mean(number([mean]))
-
-    @abstractmethod
-    def _log_own_prior(self) -> Tensor:
-        """Log density of the family's priors, up to a constant, 0-dim, differentiable."""
-
-    def _evidence(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """The log evidence, and with ``profile_mean`` its optimal mean: O(n^3)."""
-        return super()._objective(profile_mean)
-
-    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
-        """Log evidence plus the family's own log priors: O(n^3)."""
-        value, mean = self._evidence(profile_mean)
-        return value + self._log_own_prior(), mean
-
-    def log_evidence(self) -> Tensor:
-        """The log evidence, without priors: 0-dim, differentiable."""
-        return self._evidence(profile_mean=False)[0]

@@ -90,13 +90,7 @@ def surrogate(
         >>> surrogate("wiski", X, X.sum(-1, keepdim=True), bounds=bounds).num_observed
         20
     """
-    if name not in FAMILIES:
-        raise InputError(
-            f"the name of a surrogate, one of {', '.join(FAMILIES)}",
-            repr(name),
-            "Choose one of these.",
-        )
-    return FAMILIES[name](train_X, train_Y, train_Yvar, bounds=bounds, **kw)
+    return family_named(name, dim=0)(train_X, train_Y, train_Yvar, bounds=bounds, **kw)
 
 
 def register_surrogate(name: str, family: type[StreamingGP]) -> None:

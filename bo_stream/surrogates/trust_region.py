@@ -236,13 +236,14 @@ class TrustRegionGP(MaternGP[regions.TrustRegionState]):
         each = [(centre, 1.0, centre - SPAN, centre + SPAN)] * d + [RATIO[self.noise]]
         return Priors(np.array(each).T, k=0.0)
 
-    def _log_own_prior(self) -> Tensor:
-        """Of lengthscales and noise, which follow the window, unless the noise is known."""
+    def _log_priors(self) -> Tensor:
+        """Also of lengthscales and noise, which follow the window, unless the noise is known."""
         if self.noise_mode != "learned":
-            return self._like.new_zeros(())
+            return super()._log_priors()
         lengthscales, _, ratio = self._values()
         theta = torch.cat([lengthscales / self.geometry.width, ratio.reshape(1)]).log()
-        return self._window_priors(self._fitted_rows()).log_density(theta)
+        own = self._window_priors(self._fitted_rows()).log_density(theta)
+        return super()._log_priors() + own
 
     def _search(self, max_evals: int | None) -> FitReport:
         """To the 256 points nearest the centre (MATHS 14.3), by at most 15 iterations of L-BFGS,

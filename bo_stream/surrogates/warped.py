@@ -300,22 +300,23 @@ class WarpedGP(MaternGP[WarpedState]):
 
     # -- hyperparameters -------------------------------------------------------------------------
 
-    def _evidence(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
+    def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence of the outcomes before the warp: O(n^3)."""
-        value, mean = super()._evidence(profile_mean)
+        value, mean = super()._objective(profile_mean)
         if self.is_warped:  # slopes are exp(-h) / (scale spread)
             _, scale, mean_h, spread, _ = self.state.coefficients
             value = value - len(self.state) * ((scale * spread).log() + mean_h)
         return value, mean
 
-    def _log_own_prior(self) -> Tensor:
-        """Of lengthscales; unless the noise is known, of relative noise, warp, mean and variance.
+    def _log_priors(self) -> Tensor:
+        """Also of lengthscales; unless the noise is known, of relative noise, warp, mean and variance.
 
         The last two are in the units of the targets.
         """
         state, (lengthscales, variance, ratio) = self.state, self._values()
         if self.noise_mode != "learned":
-            return warps.priors(self._dim).log_density(lengthscales.log())
+            own = warps.priors(self._dim).log_density(lengthscales.log())
+            return super()._log_priors() + own
         learned = self.noise == "learned" or float(ratio.detach()) > warps.FLOOR
         scale, shift, size = state.warp
         spread = warps.unit(state.y.numpy(force=True)) if state.is_warped else 0.0
@@ -327,7 +328,8 @@ class WarpedGP(MaternGP[WarpedState]):
         priors = warps.priors(self._dim, learned=learned, warp=spread > 0.0)
         mean, variance = (self._prior_mean()[0] - shift) / size, variance / size**2
         conjugate = -0.5 * mean.square() / variance - variance.log() - 1.0 / variance
-        return priors.log_density(torch.cat(theta).log()) + conjugate
+        own = priors.log_density(torch.cat(theta).log()) + conjugate
+        return super()._log_priors() + own
 
     def _search(self, max_evals: int | None) -> FitReport:
         """Hyperparameters and warp, starting from the last fit's: at most 30 iterations from each
