@@ -309,7 +309,7 @@ class WarpedGP(MaternGP[WarpedState]):
         return value, mean
 
     def _log_priors(self) -> Tensor:
-        """Also of lengthscales; unless the noise is known, of relative noise, warp, mean and variance.
+        """Also of lengthscales; unless the noise is known, of relative noise, warp, mean, variance.
 
         The last two are in the units of the targets.
         """
