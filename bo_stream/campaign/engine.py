@@ -332,20 +332,15 @@ def _check_proposed(found: Proposal, view: View, q: int) -> None:
     if not bool(points.isfinite().all()):
         raise ArithmeticError("The points are not finite.")
     if view.places is not None:
-        inside = bool(((points >= 0) & (points < len(view.places))).all())
-        if not inside or len(points.unique()) < q:
-            raise InputError(
-                f"{q} different rows of {len(view.places)} places",
-                f"{points.tolist()}",
-                "Choose each once.",
-            )
-        return
-    domain, X = view.domain, points.to(view.domain.bounds)
-    away = (domain.snapped(domain.clipped(X)) - X).abs() > ROUNDING * domain.width
-    if bool(away.any()) or not bool(domain.holds(X).all()):
-        raise InputError(
-            "feasible points from a rule", f"{points.tolist()}", "Draw them from view.domain."
-        )
+        if len({*points.tolist()}.intersection(range(len(view.places)))) < q:
+            places = f"{q} different rows of {len(view.places)} places"
+            raise InputError(places, f"{points.tolist()}", "Choose each once.")
+    else:
+        domain, X = view.domain, points.to(view.domain.bounds)
+        away = (domain.snapped(domain.clipped(X)) - X).abs() > ROUNDING * domain.width
+        if bool(away.any()) or not bool(domain.holds(X).all()):
+            feasible = "feasible points from a rule"
+            raise InputError(feasible, f"{points.tolist()}", "Draw them from view.domain.")
 
 
 def _targets(settings: Settings) -> Tensor | None:

@@ -108,13 +108,9 @@ def _checked(
     frame: Any, space: Space, outcomes: Sequence[str], labels: Sequence[str] = ()
 ) -> pd.DataFrame:
     """A user's frame with the columns as they are named here; others are refused."""
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(
-            "a DataFrame with one row per trial", type(frame).__name__, "Use the frame of ask()."
-        )
+    frame = in_spelling(frame, {*space.names, *outcomes, *OWN})
     if not len(frame):
         raise InputError("at least one row", "none", "Leave the call out.")
-    frame = in_spelling(frame, {*space.names, *outcomes, *OWN})
     known = {*OWN, *labels} - {"y", "yvar"} | {*space.names, *outcomes}
     extra = [str(c) for c in frame.columns if c not in known]
     if extra:
@@ -154,18 +150,18 @@ def _own_trials(
         """A file may drop the last digits."""
         return tuple(f"{x:.12g}" for x in inputs) if place is None else place
 
-    rows: list[tuple[tuple[float, ...], int | None]]
     if isinstance(space, Pool):
-        rows = [(tuple(space.place_values[i].tolist()), i) for i in space.places(frame)]
+        places = space.places(frame)
+        new = history.new_trials(space.place_values[places].tolist(), places)
     else:
-        rows = [(tuple(x), None) for x in space.values(frame).tolist()]
+        new = history.new_trials(space.values(frame).tolist())
     waiting: dict[Any, list[Trial]] = {}
     for trial in running:
         waiting.setdefault(key(trial.inputs, trial.place), []).append(trial)
     trials, following = list[Trial](), count(len(history.trials))
-    for row in rows:
-        there = waiting.get(key(*row))
-        trials.append(there.pop(0) if there else Trial(next(following), *row))
+    for trial in new:
+        there = waiting.get(key(trial.inputs, trial.place))
+        trials.append(there.pop(0) if there else trial._replace(id=next(following)))
     _check_free(space, history, [t.place for t in trials if t.id >= len(history.trials)])
     return trials
 
@@ -216,11 +212,9 @@ def _moved(
             values[:, i] = np.where(near, asked[:, i], read)
     if (values == asked).all():
         return []
-    refused = values != asked
-    if not exactly:
-        low, high = space.tensor_bounds
-        apart = (space.encode(values) - space.encode(asked)).abs() / (high - low)
-        refused = (apart > MIXED_UP).numpy()
+    low, high = space.tensor_bounds
+    apart = (space.encode(values) - space.encode(asked)).abs() / (high - low)
+    refused = (apart > (0.0 if exactly else MIXED_UP)).numpy()
     if refused.any():
         row, i = np.argwhere(refused)[0].tolist()
         kind, both = space.kinds[i], np.array([asked[row, i], values[row, i]])
@@ -380,7 +374,15 @@ def _new_entries(
 def _corrections(
     outcomes: OutcomeSet, trial: Trial, row: Mapping[str, Entry]
 ) -> Mapping[str, Entry]:
-    """The outcomes in a row that its trial was told otherwise; all of a withdrawn one."""
+    """The outcomes in a row that its trial was told otherwise; all of a withdrawn one.
+
+    Raises:
+        StateError: for outcomes that were not told yet, and some only of a withdrawn trial.
+    """
+    untold = [column for column in row if column not in trial.entries]
+    if trial.status != "withdrawn" and untold:
+        what = f"outcomes of trial {trial.id} that were told"
+        raise StateError(what, f"{untold[0]!r}, which was not", "Tell it with tell().")
     if trial.status != "withdrawn":
         return {c: entry for c, entry in row.items() if not _same(trial.entries[c], entry)}
     row = {**trial.entries, **row}
@@ -391,22 +393,11 @@ def _corrections(
 
 
 def _filled_in(frame: pd.DataFrame, outcomes: OutcomeSet, trials: Sequence[Trial]) -> pd.DataFrame:
-    """A frame of corrections, with the numbers of their outcomes that are kept.
-
-    Raises:
-        StateError: for outcomes that were not told yet.
-    """
+    """A frame of corrections, with the columns of their outcomes that are left out and kept."""
     for one in outcomes.measured:
-        entries = [one.entry_of(trial) for trial in trials]
-        filled = frame.reindex(columns=one.known_columns).notna().any(axis=1)
-        cells = zip(trials, entries, filled, strict=True)
-        new = [trial for trial, entry, cell in cells if cell and entry is None]
-        untold = [trial.id for trial in new if trial.status != "withdrawn"]
-        if untold:
-            what = f"outcomes of trial {untold[0]} that were told"
-            raise StateError(what, f"{one.column!r}, which was not", "Tell it with tell().")
-        if filled.any():
-            frame = frame.assign(**{c: v for c, v in one.shown(entries).items() if c not in frame})
+        if any(column in frame for column in one.known_columns):
+            shown = one.shown([one.entry_of(trial) for trial in trials])
+            frame = frame.assign(**{c: v for c, v in shown.items() if c not in frame})
     return frame
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, repeat
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 from bo_stream.errors import StateError
 
@@ -176,11 +176,6 @@ class TrialHistory:
     completed: Log = field(default_factory=Log)
     num_events: int = 0
     changes: tuple[dict[str, Any], ...] = ()
-
-    @classmethod
-    def of(cls, columns: Iterable[str]) -> Self:
-        """No trials yet, which will have outcomes in these columns."""
-        return cls(logs={column: Log() for column in columns})
 
     def extended(self, events: list[Event]) -> TrialHistory:
         """The history with further events.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from bo_stream.campaign.effort import Row
-from bo_stream.campaign.history import Event, TrialHistory
+from bo_stream.campaign.history import Event, Log, TrialHistory
 from bo_stream.campaign.settings import Settings
 from bo_stream.campaign.storage.store import Store
 
@@ -33,7 +33,7 @@ class Ledger:
     def __init__(self, store: Store, name: str, settings: Settings) -> None:
         self.store, self.name, self.settings = store, name, settings
         self.budget = settings.budget
-        self.history = TrialHistory.of(settings.outcomes.columns)
+        self.history = TrialHistory(logs={name: Log() for name in settings.outcomes.columns})
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
 
     def refresh(self) -> TrialHistory:

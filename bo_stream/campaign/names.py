@@ -62,8 +62,12 @@ def in_spelling(frame: pd.DataFrame, known: Collection[str]) -> pd.DataFrame:
     """A user's frame, whose columns that look like known ones have their names.
 
     Raises:
-        InputError: if several columns have one name, or look like one.
+        InputError: for anything else, and if several columns have one name, or look like one.
     """
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            "a DataFrame with a column for each input", type(frame).__name__, "Give one."
+        )
     exact = set(known)
     names = {column: spelled(column, known) for column in frame.columns if column not in exact}
     names = {column: name for column, name in names.items() if name != column}
@@ -122,7 +126,7 @@ def column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     """A column by its name.
 
     Raises:
-        InputError: if it is missing, or there are several.
+        InputError: if it is missing.
     """
     if name not in frame:
         raise InputError(
@@ -130,10 +134,7 @@ def column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
             f"columns {', '.join(map(str, frame.columns)) or 'none'}",
             "Add it, or rename the column that has these values.",
         )
-    found = frame[name]
-    if isinstance(found, pd.DataFrame):
-        raise InputError(f"one column {name!r}", "several", "Drop the duplicates.")
-    return found
+    return frame[name]
 
 
 def numbers(frame: pd.DataFrame, name: str, most: float = math.inf) -> np.ndarray:

@@ -69,7 +69,7 @@ GIVEN = "It was asked for."
 
 CHANGEABLE = ("surrogate", "acquisition", "fit", "failures")
 
-LONGEST = 100
+LONGEST = 300
 """Number of characters of a setting in a message."""
 
 EXACT_OUTCOMES = ("warped", "trust_region")
@@ -514,15 +514,6 @@ class Settings(Choices):
         return None if isinstance(self.noise, str) else self.noise
 
 
-def _differing(one: Any, other: Any) -> Any:
-    """What of a setting differs from another one."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return {k: _differing(v, other.get(k)) for k, v in one.items() if v != other.get(k)}
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [mine for mine, its in zip(one, other, strict=True) if mine != its]
-    return shown(one)[:LONGEST]
-
-
 def _with_noise(chosen: dict[str, Any] | None, noise: Noise) -> dict[str, Any] | None:
     """The surrogate with its option ``noise``.
 
@@ -542,7 +533,7 @@ def _with_noise(chosen: dict[str, Any] | None, noise: Noise) -> dict[str, Any] |
 
 def shown(setting: Any) -> str:
     """A setting for a message; None stands for a callable."""
-    return "a callable" if setting is None else str(setting)
+    return "a callable" if setting is None else str(setting)[:LONGEST]
 
 
 def stored_settings(store: Store, name: str) -> Settings | None:
@@ -584,8 +575,7 @@ def check_continued(
         if mine[part] != theirs[part] and part not in follows:
             raise StateError(
                 f"the {part} that campaign {name!r} was created with",
-                f"another {part} ({_differing(mine[part], theirs[part])} in place of "
-                f"{_differing(theirs[part], mine[part])})",
+                f"another {part} ({shown(mine[part])} in place of {shown(theirs[part])})",
                 "Choose another name, or use Campaign.resume; bounds are widened by "
                 "Campaign.widen or bo-stream widen.",
             )

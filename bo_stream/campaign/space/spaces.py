@@ -446,10 +446,6 @@ class SpaceOfInputs(ABC):
             InputError: for missing columns, or values that are not allowed.
             BoundsError: for inputs outside the bounds.
         """
-        if not isinstance(frame, pd.DataFrame):
-            raise InputError(
-                "a DataFrame with a column for each input", type(frame).__name__, "Give one."
-            )
         frame = in_spelling(frame, self.names)
         columns = [one.settled(one.read(frame)) for one in self.kinds]
         return np.stack(columns, -1)
@@ -556,13 +552,7 @@ class Pool(SpaceOfInputs):
     units: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.table, pd.DataFrame):
-            raise InputError(
-                "a DataFrame with one row per place",
-                type(self.table).__name__,
-                "Use pd.DataFrame(...).",
-            )
-        numeric = self.table.select_dtypes("number").columns
+        numeric = in_spelling(self.table, ()).select_dtypes("number").columns
         inputs = listed_names(numeric if self.inputs is None else self.inputs, "inputs")
         units = _by_name(self.units, "units")
         check_names(inputs, {"units": units})

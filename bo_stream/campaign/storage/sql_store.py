@@ -152,7 +152,9 @@ class Database:
     ) -> None:
         self._url = parse(url)
         self.snapshot_every, self._timeout = snapshot_every, timeout
-        self.readonly = readonly or not _is_writable(self._url)
+        file = self._url.get_backend_name() == "sqlite"
+        self._path = Path(self._url.database or "") if file else None
+        self.readonly = readonly or not _is_writable(self._path)
         self._engine, self._process = _engine(self._url, timeout, self.readonly), os.getpid()
         self._tables_seen = False
         weakref.finalize(self, _close, self._engine, self._process)
@@ -277,12 +279,14 @@ class Database:
         if self._process != os.getpid():  # after a fork, these connections are the parent's
             self._engine.dispose(close=False)
             self._process = os.getpid()
-        if not self._tables_seen and _may_exist(self._url):
+        if not self._tables_seen and (self._path is None or self._path.exists()):
             with _explain_errors(self._url), self._engine.connect() as connection:
                 self._tables_seen = _tables_exist(connection)
-                errors = _structure(connection) if self._tables_seen else ""
-            if errors:
-                raise _damaged(errors)
+                if self._tables_seen and connection.dialect.name == "sqlite":
+                    # a damaged page may read as one with fewer rows
+                    said = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
+                    if said != ["ok"]:
+                        raise _damaged(" ".join(" ".join(said).split()))
         return self._tables_seen
 
     def _read(self, query: Select[Any], **keys: Any) -> Sequence[Row[Any]]:
@@ -420,15 +424,9 @@ def _decoded(text: str) -> object:
         return None
 
 
-def _may_exist(url: URL) -> bool:
-    """Whether there may be a database. Looking for a missing SQLite file does not create it."""
-    return url.get_backend_name() != "sqlite" or os.path.exists(url.database or "")
-
-
-def _is_writable(url: URL) -> bool:
-    """Whether an SQLite file and its folder may be written, or the database is another one."""
-    path = Path(url.database or "")
-    if url.get_backend_name() != "sqlite" or not path.exists():  # first: another may create it
+def _is_writable(path: Path | None) -> bool:
+    """Whether an SQLite file and its folder may be written, or it is not there; of None, True."""
+    if path is None or not path.exists():  # first: another may create it
         return True
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
@@ -449,17 +447,6 @@ def _explain_errors(url: URL) -> Iterator[None]:
         shown = url.render_as_string(hide_password=True)
         remedy = next(remedy for words, remedy in REMEDIES.items() if words in message)
         raise StateError(f"a database at {shown}", message, remedy) from error
-
-
-def _structure(connection: Connection) -> str:
-    """What is wrong with the pages of an SQLite file; empty if nothing is.
-
-    A damaged page may read as one with fewer rows, so that this is asked before a file is used.
-    """
-    if connection.dialect.name != "sqlite":
-        return ""
-    rows = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()
-    return "" if rows == ["ok"] else " ".join(" ".join(rows).split())
 
 
 def _no_url(got: str) -> InputError:

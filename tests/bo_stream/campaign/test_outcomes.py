@@ -13,7 +13,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from bo_stream import Box, Campaign, Pool
 from bo_stream.base.units import largest_outcome
 from bo_stream.campaign.effort import FitPolicy, Optimiser
-from bo_stream.campaign.history import TrialHistory
+from bo_stream.campaign.history import Log, TrialHistory
 from bo_stream.campaign.outcomes.outcome import LARGEST
 from bo_stream.campaign.storage.store import MemoryStore
 from bo_stream.errors import InputError, NoiseError, StateError, UnsupportedError
@@ -340,13 +340,13 @@ def test_events_of_earlier_releases_are_read_by_column() -> None:
         | {"parts": {"u": [[0, 1.0, None], [1, 2.0, None]], "v": [[0, 3.0, 0.1]]}},
         {"kind": "amended", "values": [], "before": {}, "parts": {"v": [[0, 4.0, 0.1]]}},
     ]
-    history = TrialHistory.of(["u", "v"]).extended(several)
+    history = TrialHistory(logs={"u": Log(), "v": Log()}).extended(several)
     assert [trial.status for trial in history.trials] == ["told", "running", "running"]
     assert history.trials[0].entries == {"u": (1.0, None), "v": (4.0, 0.1)}
     assert history.logs["u"].batches == [(0, 1)] and history.logs["v"].batches == [(0,)]
     assert history.revision == 2 and history.completed.batches == [(0,)]
     counts = {"kind": "told", "trials": trials, "values": [[2, 3.0, None, 9.0]], "at": 1.0}
-    history = TrialHistory.of(["positive"]).extended([counts])
+    history = TrialHistory(logs={"positive": Log()}).extended([counts])
     assert history.trials[2].entries == {"positive": (3.0, 9.0)}
 
 
