@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.active_learning import qNegIntegratedPosteriorVariance
-from botorch.acquisition.analytic import ExpectedImprovement
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction, ExpectedImprovement
 from botorch.acquisition.cached_cholesky import supports_cache_root
 from botorch.acquisition.logei import (
     TAU_RELU,
@@ -26,7 +25,6 @@ from botorch.models.model import Model, ModelList
 from botorch.sampling.base import MCSampler
 from botorch.sampling.list_sampler import ListSampler
 from botorch.sampling.normal import IIDNormalSampler, SobolQMCNormalSampler
-from botorch.utils.transforms import concatenate_pending_points, t_batch_mode_transform
 from torch import Tensor
 
 from acquisitions.learning import (
@@ -35,7 +33,7 @@ from acquisitions.learning import (
     Random,
     response_nipv,
 )
-from acquisitions.rule import DATA, REGISTRY, described, register
+from acquisitions.rule import DATA, REGISTRY, register
 from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.campaign.refitted import Refitted
@@ -49,10 +47,7 @@ LOCKED = 600.0
 """Seconds after which a lock was probably left behind; compiling takes less than a minute."""
 
 PART = 128
-"""Number of points with one joint posterior of a model of BoTorch."""
-
-CALLABLES = {"objective", "posterior_transform", "constraints"}
-"""Options that are no plain data."""
+"""Number of test points at most of a model of BoTorch: with all of them a search needs 20 GB."""
 
 REMEDIES = {
     "best_f": "Pass the best value so far: a stream does not keep it.",
@@ -75,13 +70,6 @@ def sampler_for(model: Model, samples: torch.Size, seed: int | None = None) -> M
     return ListSampler(*(IIDNormalSampler(samples, seed=one) for one in seeds))
 
 
-def _smoothing(model: Model, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The width of BoTorch's smoothed maximum, in the units of the model's outcome."""
-    if changes.keys() & {"objective", "posterior_transform"}:
-        return {}
-    return {"tau_relu": TAU_RELU * shift_and_scale(model)[1]}
-
-
 def _qucb(
     model: Model,
     *,
@@ -91,66 +79,6 @@ def _qucb(
     **kw: Any,
 ) -> AcquisitionFunction:
     return qUpperConfidenceBound(model, beta, sampler=sampler, X_pending=X_pending, **kw)
-
-
-def _ei(
-    model: Model, *, best_f: float | Tensor, X_pending: Tensor | None = None, **kw: Any
-) -> AcquisitionFunction:
-    acqf = ExpectedImprovement(model, best_f, **kw)
-    if X_pending is not None:
-        acqf.set_X_pending(X_pending)  # BoTorch refuses it with an explanation
-    return acqf
-
-
-def _qlogei(
-    model: Model,
-    *,
-    best_f: float | Tensor,
-    sampler: MCSampler,
-    X_pending: Tensor | None = None,
-    **kw: Any,
-) -> AcquisitionFunction:
-    options = {"sampler": sampler, "X_pending": X_pending, **_smoothing(model, kw), **kw}
-    return qLogExpectedImprovement(model, best_f, **options)
-
-
-def _qlognei(
-    model: Model,
-    *,
-    X_baseline: Tensor,
-    sampler: MCSampler,
-    X_pending: Tensor | None = None,
-    **kw: Any,
-) -> AcquisitionFunction:
-    options = {"prune_baseline": True, "X_pending": X_pending, **_smoothing(model, kw), **kw}
-    return qLogNoisyExpectedImprovement(model, X_baseline, sampler=sampler, **options)
-
-
-def _qlognehvi(
-    model: Model,
-    *,
-    X_baseline: Tensor,
-    ref_point: Tensor,
-    sampler: MCSampler,
-    X_pending: Tensor | None = None,
-    **kw: Any,
-) -> AcquisitionFunction:
-    _warn_of_lock()
-    about = {"sampler": sampler, "X_pending": X_pending, "prune_baseline": True, **kw}
-    return qLogNoisyExpectedHypervolumeImprovement(model, ref_point, X_baseline, **about)
-
-
-class _NIPVOfParts(qNegIntegratedPosteriorVariance):
-    """BoTorch's by parts of the points: with a posterior of all, a search needs 20 GB."""
-
-    @concatenate_pending_points
-    @t_batch_mode_transform()  # type: ignore[arg-type]
-    def forward(self, X: Tensor) -> Tensor:
-        """Values at ``batch x q x d`` raw points, ``batch``."""
-        model = cast(Any, self.model).fantasize(X, self.sampler)
-        parts = cast(Tensor, self.mc_points).split(PART)
-        variances = [model.posterior(part.expand(*X.shape[:-2], -1, -1)).variance for part in parts]
-        return -torch.cat(variances, -2).mean((0, -2, -1))
 
 
 def _nipv(
@@ -163,16 +91,17 @@ def _nipv(
     **kw: Any,
 ) -> AcquisitionFunction:
     if isinstance(model, Refitted):
-        return _NIPVOfParts(model.model, mc_points, X_pending=X_pending)
+        some = torch.randperm(len(mc_points), generator=torch.Generator().manual_seed(0))[:PART]
+        return qNegIntegratedPosteriorVariance(model.model, mc_points[some], X_pending=X_pending)
     ours = cast(GaussianModel, model)  # NIPV refuses other models
     return NIPV(ours, mc_points, X_pending=X_pending, weights=weights, **kw)
 
 
 OF_ONE_OUTCOME: dict[str, Callable[..., Any]] = {
     "qucb": _qucb,
-    "ei": _ei,
-    "qlogei": _qlogei,
-    "qlognei": _qlognei,
+    "ei": ExpectedImprovement,
+    "qlogei": qLogExpectedImprovement,
+    "qlognei": qLogNoisyExpectedImprovement,
     "nipv": _nipv,
     "max_variance": MaxVariance,
     "random": Random,
@@ -182,20 +111,10 @@ for key, make in OF_ONE_OUTCOME.items():
     register(key, make, ours=True)
 NAMES = tuple(OF_ONE_OUTCOME)
 """Names of the acquisition functions of one outcome."""
-register("qlognehvi", _qlognehvi, outcomes=2, ours=True)
+register("qlognehvi", qLogNoisyExpectedHypervolumeImprovement, outcomes=2, ours=True)
 
 OPTIONAL = DATA.union(*(entry.options or () for entry in REGISTRY.values()))
 """What each of these functions ignores unless it has a parameter of the name."""
-
-OF_CLASSES = {
-    "ei": ExpectedImprovement,
-    "qlogei": qLogExpectedImprovement,
-    "qlognei": qLogNoisyExpectedImprovement,
-    "qlognehvi": qLogNoisyExpectedHypervolumeImprovement,
-}
-for key, of_class in OF_CLASSES.items():  # campaigns take their plain options, too
-    entry, plain = REGISTRY[key], described(of_class).options or frozenset()
-    REGISTRY[key] = replace(entry, options=(entry.options or frozenset()) | (plain - CALLABLES))
 
 
 @lasting
@@ -254,9 +173,19 @@ def build(name: str, model: Model, **given: Any) -> Any:
         given.setdefault("sampler", sampler_for(model, size, given.pop("seed", None)))
     ignored = OPTIONAL if entry.ours else DATA
     names = entry.data | (entry.options or set())
+    if entry.ours:
+        changed = given.keys() & {"objective", "posterior_transform"}
+        width = 1.0 if changed else shift_and_scale(model)[1]
+        usual = {"prune_baseline": True, "tau_relu": TAU_RELU * width}
+        given = {key: value for key, value in usual.items() if key in names} | given
+    if name == "qlognehvi":
+        _warn_of_lock()
     given = dict.fromkeys(entry.data.intersection(entry.required)) | given
     used = {key: value for key, value in given.items() if key in names or key not in ignored}
-    return entry.make(model, **used)
+    acqf = entry.make(model, **used)
+    if given.get("X_pending") is not None and isinstance(acqf, AnalyticAcquisitionFunction):
+        acqf.set_X_pending(given["X_pending"])  # BoTorch refuses it with an explanation
+    return acqf
 
 
 def _warn_of_lock() -> None:

@@ -33,6 +33,9 @@ DATA = USUAL_DATA | {
 """Names of what an acquisition function is computed from; its other parameters are options."""
 
 
+CALLABLES = frozenset({"objective", "posterior_transform", "constraints"})
+"""Options that are no plain data."""
+
 SAMPLING = frozenset({"num_samples", "seed"})
 """Options of functions that take a ``sampler`` of the posterior."""
 
@@ -198,5 +201,5 @@ def described(make: Callable[..., Any], outcomes: int | None = 1, ours: bool = F
     data = set() if rule else (names & DATA) | (USUAL_DATA - bound if open_ended else set())
     needed = tuple(key for key, p in named.items() if key in names and p.default is p.empty)
     options = names - (set() if rule else DATA) | (SAMPLING if "sampler" in data else set())
-    allowed = None if open_ended else frozenset(options)
+    allowed = None if open_ended else frozenset(options - CALLABLES)
     return Registered(make, frozenset(data), needed, allowed, outcomes, ours)

@@ -55,28 +55,23 @@ def test_a_model_of_botorch_serves(family: Any) -> None:
     assert len(run.ask()) == 1 and run.model.num_observed == 17
 
 
-def test_integrated_variance_is_botorchs_in_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, points = torch.rand(6, 2).double(), torch.rand(300, 2).double()
+def test_integrated_variance_is_botorchs_over_some_of_the_points() -> None:
+    """Of points in any order, here sorted: with a posterior of all, a search needs 20 GB."""
+    axis = torch.linspace(0.0, 1.0, 18).double()
+    X, points = torch.rand(6, 2).double(), torch.cartesian_prod(axis, axis)
     model = SingleTaskGP(X, X.sum(-1, keepdim=True))
     surrogate = Refitted(lambda *_: model, X, X.sum(-1, keepdim=True), None, None)
-    places, pending = torch.rand(5, 2, 2).double(), torch.rand(2, 2).double()
+    places, pending = torch.rand(40, 2, 2).double(), torch.rand(2, 2).double()
     found = build("nipv", surrogate, mc_points=points, X_pending=pending)
-    expected = qNegIntegratedPosteriorVariance(model, points, X_pending=pending)
-    places.requires_grad_()
-    values = found(places), expected(places)
-    slopes = [torch.autograd.grad(value.sum(), places)[0] for value in values]
-    torch.testing.assert_close(*values)
-    torch.testing.assert_close(*slopes)
-    assert bool(slopes[0].any())
-    sizes, posterior = list[int](), SingleTaskGP.posterior
-
-    def recorded(self: SingleTaskGP, X: torch.Tensor, **given: Any) -> Any:
-        sizes.append(X.shape[-2])
-        return posterior(self, X, **given)
-
-    monkeypatch.setattr(SingleTaskGP, "posterior", recorded)
-    found(places)
-    assert max(sizes) <= 128
+    some = found.mc_points.flatten(0, -2)
+    assert len(some.unique(dim=0)) == 128 and bool(
+        (some.unsqueeze(1) == points).all(-1).any(1).all()
+    )
+    with torch.no_grad():
+        every = qNegIntegratedPosteriorVariance(model, points, X_pending=pending)(places)
+        both = torch.stack([found(places), every])
+    torch.testing.assert_close(*both, rtol=0.2, atol=0.0)
+    assert float(torch.corrcoef(both)[0, 1]) > 0.9
 
 
 def test_a_fit_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
