@@ -45,7 +45,7 @@ __all__ = [
     "score",
 ]
 
-CHUNK = 4096
+CHUNK = 512
 PAIRS = 2048
 
 

@@ -58,8 +58,10 @@ preferred for its mean."""
 COMPARED = 256
 """Number of points of the highest means, measured ones and others, that are compared."""
 
-OVERVIEW = 4096
-"""Points over a box that may be recommended, beside the maximiser of the mean."""
+OVERVIEW, SHORTLIST, PART = 4096, 512, 512
+"""Points over a box, and how many of the highest means by the surrogate's own kernel may be
+recommended for each setting, beside the maximiser of the mean. Those less than `APART` from a
+setting are at most 410. Means are computed for so many points at a time."""
 
 STARTS = 16
 """Points about which each of several expected gains is maximised."""
@@ -216,7 +218,7 @@ def recommended(
     if joint or where.places is not None:
         X, rows = considered(predictions, where, data, least)
     else:
-        X, first = _about_best(predictions.latent, where, data, ensemble)
+        X, first = _about_best(predictions.latent, where, data, ensemble, count)
         if count == len(first):
             return X[first]
     known = predictions.at(X)
@@ -249,7 +251,11 @@ def considered(
 
 
 def _about_best(
-    model: StreamingGP, where: FeasibleSet, data: Observations, ensemble: KernelEnsemble | None
+    model: StreamingGP,
+    where: FeasibleSet,
+    data: Observations,
+    ensemble: KernelEnsemble | None,
+    count: int,
 ) -> tuple[Tensor, list[int]]:
     """Points of a box by the only outcome, and the rows of those that are recommended anyway.
 
@@ -257,14 +263,16 @@ def _about_best(
     the highest means, and points over the box.
     """
     best, region = _best(model, where, data, ensemble)
-    domain = where.domain
-    measured = data.X[domain.contains(data.X.to(domain.bounds)).to(data.X.device)].unique(dim=0)
-    if len(measured) > COMPARED:
-        process = model.process()
-        parts = model.transformed(measured).split(OVERVIEW)
-        means = torch.cat([process.at(part).mean[0] for part in parts])
-        measured = measured[means.topk(COMPARED).indices]
-    X = torch.cat([best, measured, domain.sequence(0, 0, OVERVIEW).to(best)])
+    domain, process = where.domain, model.process()
+
+    def highest(X: Tensor, most: int) -> Tensor:
+        X = X.unique(dim=0)
+        means = [process.at(part).mean[0] for part in model.transformed(X).split(PART)]
+        return X[torch.cat(means).topk(min(most, len(X))).indices.sort().values]
+
+    measured = data.X[domain.contains(data.X.to(domain.bounds)).to(data.X.device)]
+    others = domain.sequence(0, 0, OVERVIEW).to(best)
+    X = torch.cat([best, highest(measured, COMPARED), highest(others, SHORTLIST * count)])
     return X, [0] if region is not None or isinstance(model, TrustRegionGP) else []
 
 
