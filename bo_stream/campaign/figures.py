@@ -31,6 +31,7 @@ __all__ = [
     "labels",
     "maps",
     "outcomes",
+    "places",
     "reference_trial",
     "slices",
 ]
@@ -156,13 +157,15 @@ def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Fi
         title: Label of the outcome.
         most: Maximum number of outcomes beside a slice, the last ones.
     """
+    from bo_stream.campaign.results import predict  # not at the top: it imports torch
+
     centre, _ = reference_trial(state.ledger)
     space, latest = state.settings.space, _told(state.ledger).tail(most)
     figure, panels = _panels(space.dim)
     for ax, kind in zip(panels, space.kinds, strict=True):
         name, x = kind.name, _along(kind, FINE)
         frame = pd.DataFrame({n: [centre[n]] * len(x) for n in space.names} | {name: x})
-        predicted = _predicted(state, frame)
+        predicted = in_unit(state.settings, predict(state, frame))
         mean, sd = predicted["mean"], predicted["sd"]
         low, high = predicted.get("lower", mean - 2 * sd), predicted.get("upper", mean + 2 * sd)
         if kind.choices is None:
@@ -177,11 +180,36 @@ def slices(state: CampaignState, title: str = "outcome", most: int = 1000) -> Fi
     return figure
 
 
+def places(state: CampaignState, most: int | None = None) -> pd.DataFrame:
+    """Predictions at the places of a pool, or on a grid over a box, by their inputs.
+
+    Args:
+        state: That of a campaign over two numeric inputs, with a surrogate.
+        most: Maximum number of places of a pool; None for all.
+
+    Raises:
+        InputError: for other inputs.
+    """
+    from bo_stream.campaign.results import predict  # not at the top: it imports torch
+
+    space = state.settings.space
+    if space.dim != 2 or space.categories:
+        names = f"{space.dim} inputs: {', '.join(space.names)}"
+        raise InputError("two numeric inputs", names, "Use bo-stream plot.")
+    if isinstance(space, Pool):
+        step = 1 if most is None else -(-len(space.table) // most)
+        frame = space.table[list(space.names)][::step]
+    else:
+        sides = [_along(kind, GRID) for kind in space.kinds]
+        frame = pd.MultiIndex.from_product(sides, names=space.names).to_frame(index=False)
+    return frame.join(predict(state, frame))
+
+
 def maps(
     state: CampaignState,
+    places: pd.DataFrame,
     title: str = "outcome",
     following: pd.DataFrame | None = None,
-    most: int | None = None,
 ) -> Figure:
     """Mean and standard deviation of the prediction over two numeric inputs.
 
@@ -189,27 +217,12 @@ def maps(
     of the next ones if they are given. Of counts they show the smooth surface.
 
     Args:
-        state: That of a campaign over two numeric inputs, with a surrogate.
+        state: That of a campaign.
+        places: Its `places`.
         title: Label of the outcome.
         following: The next trials.
-        most: Maximum number of places drawn of a pool; None for all.
-
-    Raises:
-        InputError: for other inputs.
     """
-    space = state.settings.space
-    if space.dim != 2 or space.categories:
-        raise InputError(
-            "two numeric inputs",
-            f"{space.dim} inputs: {', '.join(space.names)}",
-            "Use plot.",
-        )
-    if isinstance(space, Pool):
-        points = space.place_values[:: 1 if most is None else -(-len(space.table) // most)]
-    else:
-        sides = [_along(kind, GRID) for kind in space.kinds]
-        points = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
-    predicted = _predicted(state, pd.DataFrame(points, columns=list(space.names)))
+    space, predicted = state.settings.space, in_unit(state.settings, places)
     trials, (x, y) = found.trials(state.ledger), space.names
     told, running = (trials[trials["status"] == status] for status in ("told", "running"))
     marks: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
@@ -227,7 +240,7 @@ def maps(
     figure, panels = _panels(2)
     shown = zip(panels, ("mean", "sd"), headings, ("viridis", "cividis"), strict=True)
     for ax, column, heading, colours in shown:
-        drawn = _values(ax, points, predicted[column].to_numpy(), colours)
+        drawn = _values(ax, *(predicted[name].to_numpy() for name in (x, y, column)), colours)
         figure.colorbar(drawn, ax=ax, shrink=0.85, label=title)
         for word, (part, look) in marks.items():
             if len(part):
@@ -240,13 +253,6 @@ def maps(
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)
     return figure
-
-
-def _predicted(state: CampaignState, frame: pd.DataFrame) -> pd.DataFrame:
-    """Predictions in the unit of the label."""
-    from bo_stream.campaign.results import predict  # not at the top: it imports torch
-
-    return in_unit(state.settings, predict(state, frame))
 
 
 def _told(ledger: Ledger) -> pd.DataFrame:
@@ -270,15 +276,14 @@ def _along(kind: Range, most: int) -> pd.Series[Any]:
     return pd.Series(kind.labels(kind.values(kind.choices[places])))
 
 
-def _values(ax: Axes, points: np.ndarray, values: np.ndarray, colours: str) -> Any:
+def _values(ax: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, colours: str) -> Any:
     """Draw the cells of a regular grid, or squares if the points do not fill one."""
-    (xs, i), (ys, j) = (np.unique(column, return_inverse=True) for column in points.T)
-    if min(len(xs), len(ys)) > 1 and len(points) >= FULL * len(xs) * len(ys):
+    (xs, i), (ys, j) = (np.unique(column, return_inverse=True) for column in (x, y))
+    if min(len(xs), len(ys)) > 1 and len(values) >= FULL * len(xs) * len(ys):
         image = np.full((len(ys), len(xs)), np.nan)
         image[j, i] = values
         return ax.pcolormesh(xs, ys, image, shading="nearest", cmap=colours, rasterized=True)
     size = min(max(8.0, 20_000.0 / len(values)), 120.0)
-    x, y = points.T
     return ax.scatter(x, y, s=size, c=values, marker="s", cmap=colours, rasterized=True)
 
 

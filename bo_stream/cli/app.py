@@ -12,13 +12,17 @@ import shlex
 import sys
 import tomllib
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bo_stream import cli
 from bo_stream.cli.toml_reader import ConfigError, read_document
+
+if TYPE_CHECKING:
+    from bo_stream.cli.loading import LoadedCampaign
 
 __all__ = ["TEMPLATE", "app", "start"]
 
@@ -189,26 +193,16 @@ def run(config: ConfigFile, seconds: Seconds = None) -> None:
 
     A campaign that exists already is continued.
     """
-    _run(str(config), None, None, None, None, seconds, create=True)
+    _run(config, seconds, cli.loading.create_or_continue)
 
 
 @app.command()
-def resume(
-    where: Where,
-    name: CampaignName = None,
-    objective: Annotated[
-        str | None, typer.Option(help="file.py:function or module:function.")
-    ] = None,
-    budget: Budget = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Number of local processes.")] = None,
-    seconds: Seconds = None,
-) -> None:
+def resume(config: ConfigFile, seconds: Seconds = None) -> None:
     """Continue a campaign that was interrupted.
 
-    Nothing is measured or fitted again. By default objective, budget and workers are those of the
-    TOML. For a store, objective and budget have to be given.
+    Nothing is measured or fitted again.
     """
-    _run(where, name, objective, budget, workers, seconds, create=False)
+    _run(config, seconds, cli.loading.load_campaign)
 
 
 @app.command()
@@ -438,28 +432,23 @@ def change(
 def map_places(
     where: Where, name: CampaignName = None, out: Picture = Path("map.png"), csv: Csv = None
 ) -> None:
-    """Map predictions over a pool with two inputs.
+    """Map predictions over two numeric inputs.
 
     The two maps show the mean and the standard deviation of the prediction, with the places that
     were measured and those of running trials. Of counts they show the prevalence in percent, or the
     rate, of the smooth surface. A CSV has the predictions of every place.
     """
-    from bo_stream.campaign import figures, space
+    from bo_stream.campaign import figures
 
     loaded = cli.loading.load_campaign(where, name)
-    campaign, pool = loaded.learning, loaded.campaign.space
-    names = list(pool.names)
-    if not isinstance(pool, space.Pool):
-        got = f"a box with {pool.dim} inputs: {', '.join(names)}"
-        raise ConfigError(f"Expected a pool with two inputs; got {got}. Use bo-stream plot.")
-    figure = figures.maps(campaign.state, loaded.outcome)
-    figure.suptitle(f"{campaign.ledger.name}: {len(pool.table)} places")
+    places = figures.places(loaded.learning.state)
+    figure = figures.maps(loaded.campaign.state, places, loaded.outcome)
+    figure.suptitle(loaded.campaign.ledger.name)
     figure.savefig(out, dpi=110)
     print(f"Wrote {out}.")
     if csv is not None:
-        predicted = pool.table[names].join(campaign.predict(pool.table))
-        predicted.rename_axis("place").to_csv(csv)
-        print(f"Wrote {len(predicted)} places to {csv}.")
+        places.rename_axis("place").to_csv(csv)
+        print(f"Wrote {len(places)} places to {csv}.")
 
 
 @app.command()
@@ -494,42 +483,21 @@ def check(where: Where) -> None:
         raise typer.Exit(DAMAGED)
 
 
-def _run(
-    where: str,
-    name: str | None,
-    objective: str | None,
-    budget: int | None,
-    workers: int | None,
-    seconds: float | None,
-    create: bool,
-) -> None:
-    config = cli.loading.read_config(Path(where)) if create else cli.loading.read_optional(where)
-    named = objective or (config and config.objective)
-    total = budget or (config and config.budget)
-    if not named or not total:
-        what = "objective" if not named else "budget"
+def _run(config: Path, seconds: float | None, load: Callable[..., LoadedCampaign]) -> None:
+    about = cli.loading.read_config(config)
+    if not about.objective or not about.budget:
+        what = "budget" if about.objective else "objective"
         raise ConfigError(
-            f"{where}: Expected the {what} of the campaign; got none. "
-            f"Add {what} = ... to the TOML, or --{what} to resume."
+            f"{config}: Expected the {what} of the campaign; got none. Add {what} = ... to it."
         )
-    if config is None or objective is not None:
-        function = cli.objective.find_objective(named, Path.cwd())
-    else:
-        with read_document(Path(where)).errors("objective"):
-            function = cli.objective.find_objective(named, Path(where).parent)
-    how = config.run.model_dump() if config else {}
-    if workers is not None:
-        how |= {"workers": workers, "q": None}
-    if seconds:
-        how["seconds"] = seconds
-    progress = cli.progress.RunProgress(sys.stdout, total, config.optimum if config else None)
-    if config and create:
-        loaded = cli.loading.create_or_continue(Path(where), [progress])
-    else:
-        loaded = cli.loading.load_campaign(where, name, [progress])
-    total = progress.budget = budget or loaded.campaign.budget or total
+    with read_document(config).errors("objective"):
+        function = cli.objective.find_objective(about.objective, config.parent)
+    progress = cli.progress.RunProgress(sys.stdout, about.budget, about.optimum)
+    loaded = load(config, callbacks=[progress])
+    progress.budget = loaded.campaign.budget or about.budget  # it may have been changed since
+    how = about.run.model_dump() | ({"seconds": seconds} if seconds else {})
     try:
-        loaded.learning.run(function, total, **how)
+        loaded.learning.run(function, progress.budget, **how)
     except KeyboardInterrupt:
         again = shlex.join([NAME, "resume", *sys.argv[2:]])
         said = f"Stopped. All outcomes so far are in {loaded.store}. To continue: {again}"

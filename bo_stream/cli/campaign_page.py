@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
 import pandas as pd
 
-from bo_stream.campaign import figures
+from bo_stream.campaign import figures, found
 from bo_stream.campaign.campaign import Campaign
 from bo_stream.campaign.frames import inputs_frame
 from bo_stream.campaign.outcomes.outcome import SPREADS
@@ -37,41 +38,35 @@ def campaign_page(
         most_places: Maximum number of places of a pool on a map.
         most_outcomes: Maximum number of outcomes beside a slice.
     """
-    campaign, outcome = loaded.learning, loaded.outcome
-    state = summary(campaign, loaded.store, loaded.optimum)
+    campaign, state = loaded.learning, summary(loaded.campaign, loaded.store, loaded.optimum)
     title, about = f"Campaign: {campaign.ledger.name}", f"{state['goal']}: {state['trials']}"
     following, note = _following(campaign)  # first, for it may fit the surrogate
-    learned = {"recommended": recommendation(campaign), "learned": _winsorised(campaign)}
+    far = "Outcomes are further from the predictions than the predictions promise."
+    learned = {
+        "recommended": recommendation(campaign),
+        "learned": _winsorised(campaign),
+        "warning": far if campaign.state.engine.behind else None,
+    }
     state |= {name: fact for name, fact in learned.items() if fact}
-    if campaign.state.engine.behind:
-        state["warning"] = "Outcomes are further from the predictions than the predictions promise."
-    trials, settings = campaign.trials(), campaign.settings
-    told = int((trials["status"] == "told").sum())
-    proposed = _listed(campaign, "The next trial", following)
-    running = _listed(campaign, "Running trials", campaign.running())
+    trials = campaign.trials()
+    latest = figures.in_unit(campaign.settings, trials).dropna(axis="columns", how="all")
+    listed = _listed(campaign, "Trials, the latest first", latest.iloc[::-1].head(most_trials))
+    omitted = len(trials) - most_trials
+    more = f"The first {omitted} are omitted; bo-stream trials lists all." if omitted > 0 else ""
+    versions = {name: version(name) for name in ("bo_stream", "torch", "botorch", "gpytorch")}
     sections = [
         Section("Current state", tables=[facts("Current state", state)]),
-        Section("Where to measure next", note, tables=[proposed]),
-        Section("Running trials", tables=[running]),
+        Section(
+            "Where to measure next", note, tables=[_listed(campaign, "The next trial", following)]
+        ),
+        Section("Running trials", tables=[_listed(campaign, "Running trials", campaign.running())]),
+        *_pictures(loaded, following, most_places, most_outcomes),
+        Section("Trials", more, tables=[listed]),
+        Section(
+            "Settings", tables=[_settings(campaign), facts("Versions for this page", versions)]
+        ),
     ]
-    if told and len(settings.outcomes.goals) > 1:
-        note = "Dots: outcomes; crosses: those that break a constraint; line: the front."
-        drawn = Picture("The front", note, figures.front(campaign.ledger))
-        sections.append(Section("The front", pictures=[drawn]))
-    elif told:
-        note = "Dots: outcomes; line: the best so far; at the bottom: failed and running trials."
-        over = figures.outcomes(campaign.ledger, outcome, loaded.optimum)
-        sections.append(Section("Outcomes", pictures=[Picture("Outcomes by trial", note, over)]))
-        if campaign.model is not None:
-            sections += _model(campaign, following, outcome, most_places, most_outcomes)
-    omitted = len(trials) - most_trials
-    note = f"The first {omitted} are omitted; bo-stream trials lists all." if omitted > 0 else ""
-    latest = figures.in_unit(settings, trials).dropna(axis="columns", how="all").iloc[::-1]
-    listed = _listed(campaign, "Trials, the latest first", latest.head(most_trials))
-    sections.append(Section("Trials", note, tables=[listed]))
-    versions = {name: version(name) for name in ("bo_stream", "torch", "botorch", "gpytorch")}
-    tables = [_settings(campaign), facts("Versions for this page", versions)]
-    return page(title, about, [*sections, Section("Settings", tables=tables)])
+    return page(title, about, sections)
 
 
 def _following(campaign: Campaign) -> tuple[pd.DataFrame, str]:
@@ -79,8 +74,7 @@ def _following(campaign: Campaign) -> tuple[pd.DataFrame, str]:
     state = campaign.state
     if campaign.remaining <= 0:
         return pd.DataFrame(), f"The budget of {campaign.budget} trials is used up."
-    state.sync()
-    state.update()
+    state.sync().update()
     try:
         new, _ = state.propose(1)
     except InputError as error:
@@ -94,26 +88,39 @@ def _following(campaign: Campaign) -> tuple[pd.DataFrame, str]:
     return frame.join(figures.in_unit(campaign.settings, predicted)), note
 
 
-def _model(
-    campaign: Campaign, following: pd.DataFrame, outcome: str, most_places: int, most_outcomes: int
-) -> list[Section]:
-    """Pictures of the model of one outcome."""
-    state, space = campaign.state, campaign.space
+def _pictures(
+    loaded: LoadedCampaign, following: pd.DataFrame, most_places: int, most_outcomes: int
+) -> Iterator[Section]:
+    """Pictures of the outcomes and, of a single one, of its model."""
+    campaign, outcome = loaded.campaign, loaded.outcome
+    state, space, settings = campaign.state, campaign.space, campaign.settings
+    if found.told(campaign.ledger).empty:
+        return
+    if len(settings.outcomes.goals) > 1:
+        note = "Dots: outcomes; crosses: those that break a constraint; line: the front."
+        drawn = Picture("The front", note, figures.front(campaign.ledger))
+        yield Section("The front", pictures=[drawn])
+        return
+    note = "Dots: outcomes; line: the best so far; at the bottom: failed and running trials."
+    over = figures.outcomes(campaign.ledger, outcome, loaded.optimum)
+    yield Section("Outcomes", pictures=[Picture("Outcomes by trial", note, over)])
+    if campaign.model is None:
+        return
     where = figures.reference_trial(state.ledger)[1]
-    within = "two standard deviations" if campaign.settings.counts is None else "90 % interval"
+    within = "two standard deviations" if settings.counts is None else "90 % interval"
     few = f"the last {most_outcomes}" if state.history.num_told > most_outcomes else "all"
     note = f"Mean and {within}; dots: {few} outcomes; star: {where}."
     along = Picture(f"Through {where}", note, figures.slices(state, outcome, most_outcomes))
-    sections = [Section("The model along each input", pictures=[along])]
+    yield Section("The model along each input", pictures=[along])
     if space.dim == 2 and not space.categories:
+        places = figures.places(state, most_places)
         note = "Dots: measured; open diamonds: running; red diamond: the next trial."
-        note += " Star: the best." if figures.is_single(campaign.settings) else ""
-        if isinstance(space, Pool) and len(space.table) > most_places:
+        note += " Star: the best." if figures.is_single(settings) else ""
+        if isinstance(space, Pool) and len(places) < len(space.table):
             note += f" One in {-(-len(space.table) // most_places)} places is drawn."
-        over = figures.maps(state, outcome, following, most_places)
+        over = figures.maps(state, places, outcome, following)
         drawn = Picture(f"Prediction of {outcome}", note, over)
-        sections.append(Section("Maps of the model", pictures=[drawn]))
-    return sections
+        yield Section("Maps of the model", pictures=[drawn])
 
 
 def _winsorised(campaign: Campaign) -> str:

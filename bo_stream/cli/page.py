@@ -36,7 +36,7 @@ class Picture:
         import matplotlib  # not at the top: it is an extra
 
         text = io.StringIO()
-        with matplotlib.rc_context({"svg.hashsalt": "bo_stream"}):
+        with matplotlib.rc_context({"svg.hashsalt": "bo_stream", "svg.fonttype": "none"}):
             self.figure.savefig(text, format="svg", metadata={"Date": None})
         return "data:image/svg+xml;base64," + base64.b64encode(text.getvalue().encode()).decode()
 
