@@ -237,10 +237,10 @@ def maps(
     of = "" if state.settings.counts is None else ", smooth surface"
     headings = f"predicted mean{of}", "standard deviation of the prediction"
     scales = ["log" if kind.log else "linear" for kind in space.kinds]
-    figure, panels = _panels(2)
+    figure, panels = _panels(2, 0.6, 0.3)
     shown = zip(panels, ("mean", "sd"), headings, ("viridis", "cividis"), strict=True)
     for ax, column, heading, colours in shown:
-        drawn = _values(ax, *(predicted[name].to_numpy() for name in (x, y, column)), colours)
+        drawn = _values(ax, predicted[x], predicted[y], predicted[column], colours)
         figure.colorbar(drawn, ax=ax, shrink=0.85, label=title)
         for word, (part, look) in marks.items():
             if len(part):
@@ -251,7 +251,7 @@ def maps(
         ax.set(title=heading, xlabel=labels(space)[x], ylabel=labels(space)[y])
         ax.set(xscale=scales[0], yscale=scales[1], aspect=_aspect(space))
     handles = panels[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)
+    figure.legend(*handles, loc="lower center", ncols=4, fontsize=8)
     return figure
 
 
@@ -276,7 +276,9 @@ def _along(kind: Range, most: int) -> pd.Series[Any]:
     return pd.Series(kind.labels(kind.values(kind.choices[places])))
 
 
-def _values(ax: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, colours: str) -> Any:
+def _values(
+    ax: Axes, x: pd.Series[Any], y: pd.Series[Any], values: pd.Series[Any], colours: str
+) -> Any:
     """Draw the cells of a regular grid, or squares if the points do not fill one."""
     (xs, i), (ys, j) = (np.unique(column, return_inverse=True) for column in (x, y))
     if min(len(xs), len(ys)) > 1 and len(values) >= FULL * len(xs) * len(ys):
@@ -298,11 +300,28 @@ def _aspect(space: Box | Pool) -> Any:
     return "equal"
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure with panels, at most `ACROSS` in a row, which needs no display."""
+def _panels(count: int, above: float = 0.35, below: float = 0.0) -> tuple[Figure, list[Axes]]:
+    """A figure with panels, at most `ACROSS` in a row, which needs no display.
+
+    Its margins are fixed: a layout by the sizes of all texts takes as long as drawing them.
+
+    Args:
+        count: Number of panels.
+        above: Space above the panels, inches.
+        below: Space for a legend below them, inches.
+    """
     from matplotlib.figure import Figure  # not at the top: it is an extra
 
     columns = min(count, ACROSS)
     rows = -(-count // columns)
-    figure = Figure(figsize=(5.5 * columns + 0.5, 4.3 * rows), layout="constrained")
+    width, height = 5.5 * columns + 0.5, 4.3 * rows + below
+    figure = Figure(figsize=(width, height))
+    figure.subplots_adjust(
+        left=0.75 / width,
+        right=1.0 - 0.2 / width,
+        bottom=(0.55 + below) / height,
+        top=1.0 - above / height,
+        wspace=0.2,
+        hspace=0.2,
+    )
     return figure, [figure.add_subplot(rows, columns, 1 + i) for i in range(count)]
