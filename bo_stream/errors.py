@@ -7,6 +7,8 @@ state changes.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from numbers import Integral, Real
 from pathlib import Path
@@ -134,6 +136,15 @@ def check_not_shadowed(package: str) -> None:
         f"{place}, which Python finds first under that name",
         "Rename that file or folder.",
     )
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Say in an `ImportError` of the block which extra of bo_stream has the package."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"{error}. It comes with: pip install 'bo_stream[{extra}]'.") from error
 
 
 def check_choice(name: str, value: object, *choices: str) -> None:

@@ -127,7 +127,7 @@ class Engine:
         if any(changed):
             self.region = None
             only = self.only
-            if only is not None and only.model is not None and self.stage.samples:
+            if only is not None and only.model is not None and self.stage.rule.samples:
                 nowhere = "No trials are drawn about the recommended point."
                 guard = falling_back(nowhere, allowed=self.stage.named, checked=True)
                 with row.timed("acquisition_seconds"), guard:

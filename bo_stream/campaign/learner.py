@@ -82,11 +82,6 @@ class Stage:
     start: int = 0
     named: bool = True
 
-    @property
-    def samples(self) -> bool:
-        """Whether trials may be chosen by samples of the posterior."""
-        return self.rule.samples
-
 
 class Learner:
     """Builds, updates and fits a surrogate, and keeps track of its predictive scores.
@@ -185,7 +180,7 @@ class Learner:
             number, seen = ends[before - 1], ends[max(self._standardised_at, built) - 1]
             self.least = self._least(data.Y[:seen])
             made = self._refilled(model, data.bounded(self.least), seen, number)
-            redrawn = self.ensemble is not None and self.stage.samples
+            redrawn = self.ensemble is not None and self.stage.rule.samples
             self.ensemble = _ensemble_of(made) if redrawn else None
             self.surprise = Surprise()
             self.model, self.fitted, self._scored = made, 0, 0
@@ -295,7 +290,7 @@ class Learner:
                 model, report = fitted_or_kept(model, fresh, limits, bool(step), stage.named)
                 ensemble = None
                 with falling_back(ONE_KERNEL, allowed=stage.named, checked=True):
-                    ensemble = _ensemble_of(model, q) if stage.samples else None
+                    ensemble = _ensemble_of(model, q) if stage.rule.samples else None
             if report is not None:
                 row["fit_evaluations"] += report.evaluations
                 row["fit_objective"] = report.value

@@ -35,7 +35,7 @@ from bo_stream.campaign.ledger import Ledger
 from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.outcomes.outcomes import Failures
 from bo_stream.campaign.space import Pool
-from bo_stream.errors import BudgetError, InputError, StateError, whole_number
+from bo_stream.errors import BudgetError, InputError, StateError, needs_extra, whole_number
 
 if TYPE_CHECKING:
     from bo_stream.campaign.campaign_state import CampaignState
@@ -566,12 +566,9 @@ class ProcessPool(ExecutorEvaluator):
 
     def __init__(self, objective: Objective, size: int, timeout: float | None) -> None:
         super().__init__(objective, size, timeout, None)
-        try:
+        with needs_extra("workers"):
             from cloudpickle import dumps
             from loky import ProcessPoolExecutor
-        except ImportError as error:
-            message = "workers=N needs loky: pip install 'bo_stream[workers]'."
-            raise ImportError(message) from error
         try:
             dumps(objective)
         except Exception as error:

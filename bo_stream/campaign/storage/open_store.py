@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from bo_stream.campaign.storage.store import MemoryStore, Store
-from bo_stream.errors import InputError
+from bo_stream.errors import InputError, needs_extra
 
 __all__ = ["open_store"]
 
@@ -31,8 +31,6 @@ def open_store(store: str | PathLike[str] | Store | None, readonly: bool = False
         return store
     if isinstance(store, PathLike):
         store = f"sqlite:///{Path(store).expanduser().resolve()}"
-    try:
+    with needs_extra("store"):
         from bo_stream.campaign.storage.sql_store import Database
-    except ImportError as error:
-        raise ImportError("A store needs SQLAlchemy: pip install 'bo_stream[store]'.") from error
     return Database(store, readonly=readonly)

@@ -53,7 +53,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from bo_stream.campaign.history import Event
 from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import InputError, StateError, needs_extra
 
 __all__ = ["Database", "check_store", "defer_interrupts", "parse"]
 
@@ -393,12 +393,8 @@ def _engine(url: URL, timeout: float, readonly: bool) -> Engine:
     if url.get_backend_name() == "sqlite":
         connect = partial(_connect, Path(url.database or ""), timeout, readonly)
         return create_engine(url, creator=connect, json_deserializer=_decoded)
-    try:
+    with needs_extra("postgres"):
         return create_engine(url, pool_pre_ping=True)
-    except ImportError as error:
-        raise ImportError(
-            "A store on PostgreSQL needs psycopg: pip install 'bo_stream[postgres]'."
-        ) from error
 
 
 def _connect(path: Path, timeout: float, readonly: bool) -> sqlite3.Connection:

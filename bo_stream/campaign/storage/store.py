@@ -52,15 +52,15 @@ class Transaction:
 
 
 class Store(Protocol):
-    """What a campaign needs of a store."""
+    """What a campaign needs of a store. One that inherits from this keeps no snapshots.
 
-    @property
-    def durable(self) -> bool:
-        """Whether it outlives the process."""
+    Attributes:
+        durable: Whether it outlives the process.
+        snapshot_every: Outcomes after which a snapshot is saved even without a fit.
+    """
 
-    @property
-    def snapshot_every(self) -> int:
-        """Outcomes after which a snapshot is saved even without a fit."""
+    durable: bool = False
+    snapshot_every: int = SNAPSHOT_EVERY
 
     def create(self, name: str, settings: dict[str, Any]) -> None:
         """Create a campaign.
@@ -83,19 +83,20 @@ class Store(Protocol):
 
     def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
         """Save a snapshot in addition to the one before it; returns its number."""
+        return 0
 
     def newest_snapshot(self, name: str) -> int:
         """Number of the newest snapshot; 0 if there is none."""
+        return 0
 
     def snapshots(self, name: str) -> Iterator[Snapshot]:
         """Undamaged snapshots, the newest first."""
+        return iter(())
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """Events in a list that ends with the process; snapshots are not saved."""
 
-    durable = False
-    snapshot_every = SNAPSHOT_EVERY
     _lock = threading.RLock()  # one for all, so that a store may be pickled
 
     def __init__(self) -> None:
@@ -126,15 +127,3 @@ class MemoryStore:
         with self._lock:
             yield Transaction(lambda count: self.events_since(name, count), new.append)
             self._campaigns[name][1].extend(new)
-
-    def save_snapshot(self, name: str, about: dict[str, Any], model: bytes) -> int:
-        """Save nothing."""
-        return 0
-
-    def newest_snapshot(self, name: str) -> int:
-        """None is saved."""
-        return 0
-
-    def snapshots(self, name: str) -> Iterator[Snapshot]:
-        """None."""
-        return iter(())
