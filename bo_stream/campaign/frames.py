@@ -15,7 +15,7 @@ import pandas as pd
 from pandas.api.types import is_scalar
 
 from bo_stream.campaign.history import Entry, Event, Trial, TrialHistory, changed_ids
-from bo_stream.campaign.names import OWN, in_spelling, told_apart
+from bo_stream.campaign.names import OWN, in_spelling
 from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.outcomes.outcomes import OutcomeSet
 from bo_stream.campaign.space import Pool, Space
@@ -218,11 +218,11 @@ def _moved(
     if refused.any():
         row, i = np.argwhere(refused)[0].tolist()
         kind, both = space.kinds[i], np.array([asked[row, i], values[row, i]])
-        before, got = kind.labels(both) if isinstance(kind, Category) else told_apart(*both)
+        words = kind.labels(both) if isinstance(kind, Category) else [f"{x:.12g}" for x in both]
         within = "" if exactly else f", or within {MIXED_UP:.0%} of its range"
         raise InputError(
-            f"{space.names[i]!r} = {before}, as trial {trials[row].id} was asked for{within}",
-            f"{got}",
+            f"{space.names[i]!r} = {words[0]}, as trial {trials[row].id} was asked for{within}",
+            f"{words[1]}",
             "Check that the rows are not mixed up. Tell a measurement at other inputs without a "
             "trial id, and fail() the trial."
             if _names_trials(frame)

@@ -24,7 +24,6 @@ __all__ = [
     "listed_names",
     "numbers",
     "spelled",
-    "told_apart",
 ]
 
 OWN = ("trial", "y", "yvar", "status", "reason", "ask", "place")
@@ -38,9 +37,6 @@ RESULTS = ("mean", "sd", "lower", "upper", "gain", "feasible")
 
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 """Truth values in small letters, as people and programs write them."""
-
-DIGITS = (6, 9, 12, 15)
-"""Significant digits that are tried before all."""
 
 
 def folded(name: Any) -> Any:
@@ -166,15 +162,6 @@ def numbers(frame: pd.DataFrame, name: str, most: float = math.inf) -> np.ndarra
                 f"{remedy} If a trial gave no outcome, use fail(ids, reason).",
             )
     return values
-
-
-def told_apart(*values: float) -> list[str]:
-    """The numbers in as few digits as show which of them differ."""
-    for digits in DIGITS:
-        texts = [f"{value:.{digits}g}" for value in values]
-        if len(set(texts)) == len(set(values)):
-            return texts
-    return [repr(float(value)) for value in values]
 
 
 def _number(value: Any) -> float:

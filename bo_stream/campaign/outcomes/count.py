@@ -13,7 +13,7 @@ from torch import Tensor
 from bo_stream import likelihoods
 from bo_stream.base.options import from_plain
 from bo_stream.campaign.history import Entry
-from bo_stream.campaign.names import numbers, told_apart
+from bo_stream.campaign.names import numbers
 from bo_stream.campaign.outcomes.outcome import Outcome
 from bo_stream.campaign.space.spaces import category
 from bo_stream.errors import InputError
@@ -206,5 +206,4 @@ def _refuse(
 ) -> None:
     if bad.any():
         first = int(bad.argmax())
-        got = told_apart(values[first], round(values[first]))[0]
-        raise InputError(expected, f"{got} in row {frame.index[first]}", remedy)
+        raise InputError(expected, f"{values[first]:.12g} in row {frame.index[first]}", remedy)

@@ -27,7 +27,6 @@ from bo_stream.campaign.names import (
     listed_names,
     numbers,
     spelled,
-    told_apart,
 )
 from bo_stream.errors import BoundsError, InputError
 
@@ -99,10 +98,9 @@ class Range:
         low, high = ends + np.array([-1.0, 1.0]) * np.maximum(CLOSE * scale, DIGITS * np.abs(ends))
         outside = (values < low) | (values > high)
         if outside.any():
-            *shown, got = told_apart(*ends, values[outside][0])
             raise BoundsError(
-                f"{self.name!r} between {shown[0]} and {shown[1]}",
-                got,
+                f"{self.name!r} between {ends[0]:.12g} and {ends[1]:.12g}",
+                f"{values[outside][0]:.12g}",
                 "Give inputs inside the bounds, in their units.",
             )
         return np.clip(values, *self.ends)
@@ -357,7 +355,7 @@ def _allowed(kind: Range, values: np.ndarray, nearest: np.ndarray, what: str) ->
         CLOSE * np.abs(values), DIGITS * (kind.high - kind.low)
     )
     if off.any():
-        got = told_apart(values[off][0], nearest[off][0])[0]
+        got = f"{values[off][0]:.12g}"
         raise InputError(f"{kind.name!r}, {what}", got, "Give an allowed value.")
     return nearest
 

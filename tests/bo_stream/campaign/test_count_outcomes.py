@@ -119,8 +119,8 @@ def test_other_columns_and_other_answers_are_refused() -> None:
         ({"noise": 0.1}, "no noise"),
         ({"surrogate": "warped"}, "takes known noise"),
         ({"outcome": {"positive": Binomial()}}, "columns of counts and of trials"),
-        ({"outcome": {"lon": Bernoulli()}}, "an outcome and an input"),
-        ({"outcome": {"y": Bernoulli()}}, "an outcome and a column of results"),
+        ({"outcome": {"lon": Bernoulli()}}, "an input, beside .* an outcome"),
+        ({"outcome": {"y": Bernoulli()}}, "an outcome, beside .* a column of"),
         ({"outcome": {"value": StudentT()}}, "a likelihood of counts"),
         ({"outcome": {"column": "k", "likelihood": "binomal"}}, "one of bernoulli, binomial"),
         (

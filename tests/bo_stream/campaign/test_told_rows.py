@@ -113,7 +113,7 @@ def test_places_of_a_pool_are_what_they_are() -> None:
     table = pd.DataFrame({"a": [0.0, 1.23456789, 2.0], "b": [1.0, 0.0, 5.0]})
     campaign = Campaign(Pool(table), "exact", seed=0)
     asked = campaign.enqueue(pd.DataFrame({"place": [1]}))
-    with pytest.raises(InputError, match="'a' = 1.23457.*got 1.3"):
+    with pytest.raises(InputError, match="'a' = 1.23456789.*got 1.3"):
         campaign.tell(asked.assign(a=1.3, y=1.0))
     campaign.tell(asked.assign(a=1.23457, y=1.0))
     assert campaign.trials()["a"].tolist() == [1.23456789]
