@@ -120,8 +120,6 @@ class Candidates:
 
     def surely_better(self, rows: Tensor, than: Tensor) -> Tensor:
         """Which of ``n`` rows are better in some objective than each of ``k`` others, ``n``."""
-        if not (len(rows) and len(than)):
-            return torch.ones_like(rows, dtype=torch.bool)
         as_good = (1.0 - self.higher(self.X[rows], self.X[than])).prod(0)
         return (as_good <= 1.0 - SURE).all(-1)
 
@@ -169,11 +167,8 @@ class Candidates:
         others = others[self.surely_better(others, known)]
         if len(others):
             return int(others[0])
-        highest, luckiest = known.tolist()
-        if highest == luckiest:
-            return int(highest)
         likely = self.higher(self.X[known[:1]], self.X[known[1:]])[0, 0, 0]
-        return int(highest if likely >= LIKELY else luckiest)
+        return int(known[0 if likely >= LIKELY else 1])
 
 
 def told_at(X: Tensor, observed: Tensor, Y: Tensor) -> Tensor:

@@ -46,8 +46,7 @@ def front(state: CampaignState, of: str, feasible: float = 0.95) -> pd.DataFrame
     ordered = best[known.objectives[best, 0].argsort(descending=True, stable=True)]
     shown = torch.linspace(0, len(ordered) - 1, min(SHOWN, len(ordered))).round().long()
     chosen = ordered[shown]
-    frame, X = _settings_at(state, X[chosen] if rows is None else rows[chosen])
-    return frame.join(_shown(predictions.at(X), frame.index, interval=True))
+    return _settings_at(state, predictions, X[chosen] if rows is None else rows[chosen])[0]
 
 
 def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.DataFrame:
@@ -57,16 +56,14 @@ def recommend(state: CampaignState, n: int = 1, feasible: float = 0.95) -> pd.Da
     predictions, engine, data = _predictions(state, feasible), state.engine, state.observations
     where, ensemble = engine.feasible, engine.only.ensemble if engine.only else None
     chosen = recommended(predictions, where, data, ensemble, n, feasible)
-    frame, X = _settings_at(state, chosen)
-    here = predictions.at(X)
-    frame = frame.join(_shown(here, frame.index, interval=True))
+    frame, here = _settings_at(state, predictions, chosen)
     if len(engine.outcomes.goals) > 1:
         return frame
     if engine.only is None:
-        found = improvements(predictions, where, data, X)
+        found = improvements(predictions, where, data, here.X)
     else:
         outcome = here.distributions[0].outcome
-        found = gains_ahead(predictions.latent, where, data, predictions.kernels, outcome, X)
+        found = gains_ahead(predictions.latent, where, data, predictions.kernels, outcome, here.X)
     return frame.assign(gain=found.numpy())
 
 
@@ -127,29 +124,24 @@ def _predictions(state: CampaignState, least: float = 0.0) -> OutcomePredictions
     return OutcomePredictions(models, engine.outcomes, kernels)
 
 
-def _settings_at(state: CampaignState, chosen: Tensor) -> tuple[pd.DataFrame, Tensor]:
-    """Settings at points of a box or rows of a pool: as a frame, and encoded."""
+def _settings_at(
+    state: CampaignState, predictions: OutcomePredictions, chosen: Tensor
+) -> tuple[pd.DataFrame, PredictedOutcomes]:
+    """Settings at points of a box or rows of a pool, with what is predicted there."""
     space = state.settings.space
-    shared = [name for name in space.names if name in state.engine.outcomes.results]
-    if shared:  # a campaign of an earlier release
-        raise StateError(
-            "inputs whose names no column of results has",
-            ", ".join(shared),
-            "Use predict(frame), or tell the trials to a new campaign with other names.",
-        )
     if isinstance(space, Pool):
         values = space.decode(space.points[chosen])
         frame = space.labelled(values)
         frame.insert(0, "place", space.table.index[chosen.tolist()])
-        return frame, _encoded(state, values)
-    values = space.decode(chosen)
-    known = [trial for trial in state.history.trials if trial.status == "told"]
-    points = state.points(known).to(chosen)
-    for row, point in enumerate(chosen):  # a measured setting is the one of the trial
-        same = (points == point).all(-1)
-        if bool(same.any()):
-            values[row] = known[int(same.nonzero()[0])].inputs
-    return space.labelled(values), _encoded(state, values)
+    else:
+        values = space.decode(chosen)
+        known = [trial for trial in state.history.trials if trial.status == "told"]
+        same = (state.points(known).to(chosen) == chosen.unsqueeze(1)).all(-1)
+        for row in same.any(-1).nonzero()[:, 0].tolist():  # the setting of that trial
+            values[row] = known[int(same[row].nonzero()[0])].inputs
+        frame = space.labelled(values)
+    here = predictions.at(_encoded(state, values))
+    return pd.concat([frame, _shown(here, frame.index, interval=True)], axis=1), here
 
 
 def _encoded(state: CampaignState, values: np.ndarray) -> Tensor:
