@@ -94,8 +94,7 @@ class CaGP(StreamingGP[CaGPState]):
             ``BlockSparse(256)`` orders rows by locality and is the exact GP for up to 256 points.
         append: How later data are added: ``"identity"`` adds one action per point (exact
             conditioning; batches larger than the budget are divided into blocks), ``"block"`` one
-            per batch.
-        max_actions: Actions above this number are compressed; by default 1.25 times the policy's.
+            per batch. Once there are a quarter more than the policy's, they are compressed.
 
     Raises:
         UnsupportedError: for more than one output (use a `ModelListGP` of surrogates).
@@ -123,7 +122,6 @@ class CaGP(StreamingGP[CaGPState]):
         *,
         actions: Actions | str | Mapping[str, Any] | None = None,
         append: Literal["identity", "block"] = "identity",
-        max_actions: int | None = None,
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
@@ -136,16 +134,6 @@ class CaGP(StreamingGP[CaGPState]):
                 f"{self.actions!r}",
                 "Take one from bo_stream.actions, for example actions=BlockSparse(256).",
             )
-        budget = self.actions.budget()
-        if max_actions is None:
-            max_actions = None if budget is None else budget + budget // 4
-        elif budget is None or max_actions < budget:
-            raise InputError(
-                "max_actions of at least the policy's number of actions",
-                f"{max_actions} for {self.actions}",
-                "Give a policy fewer actions, or leave max_actions out.",
-            )
-        self.max_actions = max_actions
         self._begin(train_X, train_Y, train_Yvar)
 
     def _layout(self) -> dict[str, Any]:
@@ -187,8 +175,8 @@ class CaGP(StreamingGP[CaGPState]):
         L = bordered(old.L, cross[:, :i].mT, corner)
         u = S.transpose_times(data.rows.y - self._prior_mean())
         w = torch.linalg.solve_triangular(L, u[:, None], upper=False)[i:, 0]
-        if self.max_actions is not None and S.num_actions > self.max_actions:
-            S, L = compress(S, L, u, self._noise(data), budget or self.max_actions)
+        if budget is not None and S.num_actions > budget + budget // 4:
+            S, L = compress(S, L, u, self._noise(data), budget)
         surprise, residuals = state.chi_square + w.square().sum(), state.residuals + len(w)
         return replace(old, rows=data.rows, S=S, L=L, chi_square=surprise, residuals=residuals)
 

@@ -17,7 +17,7 @@ class TestCaGP(StreamingContract):
     """Within the budget: every point an action."""
 
     family = CaGP
-    options = {"actions": BlockSparse(300), "max_actions": 300}
+    options = {"actions": BlockSparse(300)}
 
 
 @pytest.mark.slow
