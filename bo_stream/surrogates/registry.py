@@ -29,7 +29,6 @@ __all__ = [
     "family_named",
     "in_loops",
     "mixed_kernel",
-    "options_with_categories",
     "register_surrogate",
     "surrogate",
     "with_categories",
@@ -195,13 +194,19 @@ def mixed_kernel(dim: int, cat_dims: Sequence[int]) -> Kernel:
     return total + ScaleKernel(products * _categories(cat_dims))
 
 
-def options_with_categories(family: str, dim: int, cat_dims: Sequence[int]) -> dict[str, Any]:
-    """The options by which a family models categories: its own, or a new `mixed_kernel`.
+def with_categories(
+    make: Callable[..., Any], family: str, dim: int, cat_dims: Sequence[int], *data: Any, **kw: Any
+) -> Any:
+    """What ``make`` builds of the data, with the options by which a family models categories: its
+    own, or a new `mixed_kernel`.
 
     Args:
+        make: Called with the data and options.
         family: Name of the family.
         dim: Number of inputs.
         cat_dims: Indices of the categories, at least one.
+        data: The data.
+        kw: Other options.
 
     Raises:
         UnsupportedError: for families whose kernel has a fixed form.
@@ -213,15 +218,8 @@ def options_with_categories(family: str, dim: int, cat_dims: Sequence[int]) -> d
             "Use one of these, such as 'exact', or leave the surrogate out.",
         )
     if family == "warped":
-        return {"cat_dims": tuple(cat_dims)}
-    return {"covar_module": mixed_kernel(dim, cat_dims)}
-
-
-def with_categories(
-    make: Callable[..., Any], family: str, dim: int, cat_dims: Sequence[int], *data: Any, **kw: Any
-) -> Any:
-    """What `make` builds of the data, with new `options_with_categories`."""
-    return make(*data, **options_with_categories(family, dim, cat_dims), **kw)
+        return make(*data, cat_dims=tuple(cat_dims), **kw)
+    return make(*data, covar_module=mixed_kernel(dim, cat_dims), **kw)
 
 
 def _categories(cat_dims: Sequence[int]) -> Kernel:

@@ -359,7 +359,8 @@ class WISKI(FeatureGP[GridState]):
 class NodeWISKI(StreamingGP[NodeState]):
     """Gaussian process on up to ``cap`` nodes chosen from the data, for any number of inputs.
 
-    It is exact while n is at most ``cap`` (points redundant to within ``tolerance`` need no node).
+    It is exact while n is at most ``cap``. A point becomes no node if its variance given the nodes
+    is below 1e-6 of its noise variance, or 1e-7 of the prior variance.
     Beyond the cap, a point is replaced by its projection on the nodes, and its residual variance is
     added to its noise. A point that the nodes explain poorly replaces the node that the other nodes
     explain best. Projections are fixed on arrival, under the hyperparameters of that time, and
@@ -378,10 +379,6 @@ class NodeWISKI(StreamingGP[NodeState]):
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
             ``input_transform``, ``outcome_transform``: see `CommonOptions`.
         cap: Maximum number of nodes, at least 2. Only exact conditioning exceeds it.
-        tolerance: A point becomes no node if its variance given the nodes is below this fraction
-            of its noise variance, or a tenth of this fraction of the prior variance. Larger
-            tolerances cost accuracy, and save nothing once the cap is reached. At 0 only
-            duplicates are left out.
 
     Example:
         >>> import torch
@@ -410,13 +407,10 @@ class NodeWISKI(StreamingGP[NodeState]):
         train_Yvar: Tensor | None = None,
         *,
         cap: int = 512,
-        tolerance: float = 1e-6,
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        if not 0.0 <= tolerance < 1.0:
-            raise InputError("a tolerance from 0 to below 1", f"{tolerance}", "1e-6 is exact.")
-        self.cap, self.tolerance = whole_number("cap", cap, 2), float(tolerance)
+        self.cap = whole_number("cap", cap, 2)
         self._begin(train_X, train_Y, train_Yvar)
 
     @property
@@ -427,7 +421,7 @@ class NodeWISKI(StreamingGP[NodeState]):
     # -- state -----------------------------------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:
-        return {**super()._layout(), "cap": self.cap, "tolerance": self.tolerance}
+        return {**super()._layout(), "cap": self.cap}
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "s": self.num_outputs}
@@ -437,7 +431,7 @@ class NodeWISKI(StreamingGP[NodeState]):
 
     def _absorb(self, state: NodeState, rows: Rows) -> NodeState:
         rows = replace(rows, R=rows.R.expand(rows.Y.shape))
-        return absorb(state, rows, self._prior().frozen(), cap=self.cap, tolerance=self.tolerance)
+        return absorb(state, rows, self._prior().frozen(), cap=self.cap)
 
     # -- posterior and objective -----------------------------------------------------------------
 
