@@ -22,9 +22,9 @@ from bo_stream.base.options import CommonOptions
 from bo_stream.base.streaming_gp import Promises, S, StreamingGP
 from bo_stream.errors import InputError, UnsupportedError, check_choice
 from bo_stream.mathematics.data_evidence import correlations_at
-from bo_stream.mathematics.evidence import log_evidence
+from bo_stream.mathematics.evidence import rows_evidence
 from bo_stream.mathematics.kernels import CategoricalMatern, cross_kernel, frozen_kernel
-from bo_stream.mathematics.linalg import LEAST, REPAIR, chol_psd
+from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import KernelBasis, Process, warn_if_missed
 from bo_stream.mathematics.shapes import Rows
 
@@ -38,18 +38,11 @@ class DataGP(StreamingGP[S]):
     def _rows(self, state: S) -> Rows:  # type: ignore[misc]
         """The data that the process is conditioned on."""
 
-    def _factor(self, rows: Rows, least: float = LEAST) -> tuple[Tensor, Tensor]:
-        """Cholesky factor of ``K + D`` (``o x n x n``) and the diagonal of D (``o x n``),
-        differentiable; ``least`` as in `chol_psd`.
-        """
-        noise = self._noise_scale().unsqueeze(-1) * rows.R
-        K = cross_kernel(self.covar_module, rows.X, rows.X)
-        return chol_psd(K + torch.diag_embed(noise), least=least), noise
-
     @torch.no_grad()
     def _build_process(self, state: S) -> Process:  # type: ignore[misc]
         rows, mean = self._rows(state), self._prior_mean().clone()
-        L, noise = self._factor(rows)
+        noise = self._noise_scale().unsqueeze(-1) * rows.R
+        L = chol_psd(cross_kernel(self.covar_module, rows.X, rows.X) + noise.diag_embed())
         e = (rows.Y - mean.unsqueeze(-1)).unsqueeze(-1)
         u = torch.linalg.solve_triangular(L, e, upper=False).squeeze(-1)
         kernel = frozen_kernel(self.covar_module)
@@ -59,10 +52,7 @@ class DataGP(StreamingGP[S]):
 
     def _objective(self, profile_mean: bool) -> tuple[Tensor, Tensor | None]:
         """Log evidence summed over outputs: O(n^3)."""
-        rows = self._rows(self.state)
-        L, _ = self._factor(rows, REPAIR)
-        known = None if profile_mean and len(rows) else self._prior_mean()
-        return log_evidence(L, rows.Y, known)
+        return rows_evidence(self._rows(self.state), self._prior(), profile_mean)
 
 
 class ExactGP(DataGP[Rows]):
