@@ -220,7 +220,6 @@ class Campaign:
                 if stored is None:
                     raise
         ledger = Ledger(opened, name, stored or settings)
-        ledger.refresh()
         if stored is not None:
             about = settings, stored, ledger.settings, name, choices
             ledger.budget = check_continued(*about)
@@ -264,7 +263,6 @@ class Campaign:
             names = ", ".join(map(repr, opened.names())) or "no campaign"
             raise StateError(f"a campaign {name!r}", names, "Correct the name or the URL.")
         campaign, ledger = cls.__new__(cls), Ledger(opened, name, stored)
-        ledger.refresh()
         campaign._begin(ledger, surrogate, acquisition, constraints, callbacks)
         return campaign
 
@@ -556,8 +554,8 @@ class Campaign:
         ``allowed-failures`` says). Trials that were enqueued are evaluated before new ones.
 
         The run ends if 8 trials in a row (32 with ``failures="infeasible"``), and at least as many
-        as had outcomes in this run, fail with the same error. No further trial is started, and
-        those in workers are waited for. The error is raised unless one of these has an outcome, and
+        as had outcomes in this run, fail. No further trial is started, and
+        those in workers are waited for. An error is raised unless one of these has an outcome, and
         the rest of the budget is left. If a smaller budget ends so, there is a warning instead.
 
         Args:
@@ -588,7 +586,7 @@ class Campaign:
         Raises:
             InputError: for invalid arguments.
             StateError: if the executor is broken, if all its workers hang, or if trials always
-                fail with the same error.
+                fail.
             ImportError: for ``workers`` without loky.
         """
 

@@ -35,6 +35,7 @@ class Ledger:
         self.budget = settings.budget
         self.history = TrialHistory(logs={name: Log() for name in settings.outcomes.columns})
         self.row = Row((*(f"{part}_seconds" for part in PARTS), "fit_evaluations"))
+        self.refresh()
 
     def refresh(self) -> TrialHistory:
         """All trials in the store now."""

@@ -451,8 +451,6 @@ class SpaceOfInputs(ABC):
     def labelled(self, values: np.ndarray, index: Any = None) -> pd.DataFrame:
         """A user's frame of rows of values: integers are integers, categories their labels."""
         values = np.asarray(values, dtype=np.float64).reshape(-1, self.dim)
-        if self.is_continuous:  # one block of numbers
-            return pd.DataFrame(values, index, list(self.names), copy=True)
         columns = {one.name: one.labels(values[:, i]) for i, one in enumerate(self.kinds)}
         return pd.DataFrame(columns, index)
 
