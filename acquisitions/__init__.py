@@ -6,7 +6,6 @@ from acquisitions.build import NAMES, build
 from acquisitions.learning import (
     BALD,
     MaxVariance,
-    PredictiveEntropy,
     Random,
     response_nipv,
     select_from_pool,
@@ -28,7 +27,6 @@ __all__ = [
     "LocalSearch",
     "MaxVariance",
     "Maximised",
-    "PredictiveEntropy",
     "Proposal",
     "Random",
     "Rule",

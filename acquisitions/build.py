@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -42,9 +41,6 @@ from bo_stream.mathematics.autograd import lasting
 from bo_stream.surrogates.counts import CountGP
 
 __all__ = ["NAMES", "build", "sampler_for"]
-
-LOCKED = 600.0
-"""Seconds after which a lock was probably left behind; compiling takes less than a minute."""
 
 PART = 128
 """Number of test points at most of a model of BoTorch: with all of them a search needs 20 GB."""
@@ -194,9 +190,8 @@ def _warn_of_lock() -> None:
 
     root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
     for lock in root.glob("**/logei_fused_ext/lock"):
-        if time.time() - lock.stat().st_mtime > LOCKED:
-            warnings.warn(
-                f"BoTorch waits until {lock} is gone. If no other program is compiling, a killed "
-                "one left it behind: delete it.",
-                stacklevel=3,
-            )
+        warnings.warn(
+            f"BoTorch waits until {lock} is gone. If no other program is compiling, a killed "
+            "one left it behind: delete it.",
+            stacklevel=3,
+        )

@@ -7,7 +7,7 @@ allowed values only, and steps of the continuous ones end at the constraints.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -162,14 +162,11 @@ class Domain:
         again = self.repeats(X, seen, apart)
         if not bool(again.any()):
             return X
-        known, new = torch.cat([seen.to(X), X[~again]]), X[:0]
-        for drawn in self._others(int(again.sum())):
-            drawn = drawn.to(X)
-            new = torch.cat([new, drawn[~self.repeats(drawn, torch.cat([known, new]), apart)]])
-            if len(new) >= int(again.sum()):
-                break
-        X, places = X.clone(), again.nonzero().squeeze(-1)[: len(new)]
-        X[places] = new[: len(places)]
+        count, known = int(again.sum()), torch.cat([seen.to(X), X[~again]])
+        drawn = self._others(count).to(X)
+        new = drawn[~self.repeats(drawn, known, apart)][:count]
+        X = X.clone()
+        X[again.nonzero().squeeze(-1)[: len(new)]] = new
         return X
 
     def repeats(self, X: Tensor, seen: Tensor, apart: float = APART) -> Tensor:
@@ -185,19 +182,17 @@ class Domain:
         again[first[KDTree(U).query_pairs(apart, p=np.inf, output_type="ndarray").max(1)]] = True
         return torch.from_numpy(again).to(X.device)
 
-    def _others(self, n: int) -> Iterator[Tensor]:
-        """Batches of feasible points, among which ``n`` are looked for: all settings, if there are
-        few, in random order.
+    def _others(self, n: int) -> Tensor:
+        """Feasible points, among which ``n`` are looked for: all settings, if there are few, in
+        random order.
         """
         few = not bool(self.continuous.any())
         if few and math.prod(map(len, self.choices.values())) <= LISTED:
             values = [self.choices[j] for j in range(self.dim)]
             X = torch.cartesian_prod(*values).reshape(-1, self.dim)
             X = X[self.holds(X)]
-            yield X[torch.randperm(len(X)).to(X.device)]
-            return
-        for _ in range(TRIES):
-            yield self.uniform(SPARE * n)
+            return X[torch.randperm(len(X)).to(X.device)]
+        return self.uniform(SPARE * n)
 
     def _feasible(self, draw: Callable[[int], Tensor], n: int, most: int = 0) -> Tensor:
         """The first ``n`` feasible ones of as many points as that takes, or else at most."""

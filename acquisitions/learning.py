@@ -47,7 +47,6 @@ __all__ = [
     "BALD",
     "NIPV",
     "MaxVariance",
-    "PredictiveEntropy",
     "Random",
     "response_nipv",
     "select_from_pool",
@@ -302,8 +301,11 @@ class Random(AcquisitionFunction):
 # -- labels ------------------------------------------------------------------------------------
 
 
-class PredictiveEntropy(AcquisitionFunction):
-    """Entropy of the label in nats; large where classes overlap, even if that is known.
+class BALD(AcquisitionFunction):
+    """Mutual information of a label and the latent functions, in nats [Houlsby2011].
+
+    It is the entropy of the label minus its expected entropy given the latent functions: large
+    where these are uncertain, small where classes are known to overlap.
 
     Args:
         model: The classifier: a `DirichletClassifier`, or a `CountGP` of `Bernoulli` outcomes.
@@ -311,6 +313,14 @@ class PredictiveEntropy(AcquisitionFunction):
             labelled (`believing`), which spreads a batch.
         num_samples: Quasi-random draws of the latent values, the same at every call, so that the
             value is smooth and repeatable.
+
+    Example:
+        >>> from acquisitions import select_from_pool
+        >>> X = torch.rand(40, 2, dtype=torch.double)
+        >>> box = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+        >>> model = DirichletClassifier(X, (X[:, 0] > 0.5).long(), bounds=box)
+        >>> len(select_from_pool(BALD(model), torch.rand(100, 2, dtype=torch.double), q=3)[0])
+        3
     """
 
     def __init__(
@@ -349,35 +359,8 @@ class PredictiveEntropy(AcquisitionFunction):
         mean, variance = f.mean.squeeze(-2), f.variance.squeeze(-2)
         if mean.shape[-1] == 1:  # the logit of two classes
             mean, variance = (torch.cat([torch.zeros_like(t), t], -1) for t in (mean, variance))
-        return self._value(softmax_draws(mean, variance, self.num_samples)).to(X)
-
-    def _value(self, p: Tensor) -> Tensor:
-        """The value from draws of probabilities, ``S x batch_shape x C``: ``batch_shape``."""
-        return _entropy(p.mean(0))
-
-
-class BALD(PredictiveEntropy):
-    """Mutual information of a label and the latent functions, in nats [Houlsby2011].
-
-    It is the entropy of the label minus its expected entropy given the latent functions: large
-    where these are uncertain, small where classes are known to overlap.
-
-    Args:
-        model: The classifier.
-        X_pending: ``n' x d`` points whose labels are pending.
-        num_samples: Number of draws of the latent values.
-
-    Example:
-        >>> from acquisitions import select_from_pool
-        >>> X = torch.rand(40, 2, dtype=torch.double)
-        >>> box = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
-        >>> model = DirichletClassifier(X, (X[:, 0] > 0.5).long(), bounds=box)
-        >>> len(select_from_pool(BALD(model), torch.rand(100, 2, dtype=torch.double), q=3)[0])
-        3
-    """
-
-    def _value(self, p: Tensor) -> Tensor:
-        return _entropy(p.mean(0)) - _entropy(p).mean(0)
+        p = softmax_draws(mean, variance, self.num_samples)  # S x batch_shape x C
+        return (_entropy(p.mean(0)) - _entropy(p).mean(0)).to(X)
 
 
 def _entropy(p: Tensor) -> Tensor:

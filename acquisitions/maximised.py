@@ -213,15 +213,11 @@ def _replace_failed(X: Tensor, view: View) -> Tensor:
     """The points, with random ones in place of those at which a trial failed."""
     if not len(view.failed):
         return X
-    width = view.domain.width.to(X)
-
-    def lost(points: Tensor) -> Tensor:
-        apart = (points.unsqueeze(-2) - view.failed).abs() > SAME * width
-        return (~apart.any(-1)).any(-1)
-
-    drawn = view.domain.uniform(SPARE * len(X)).to(X)
-    some = drawn[lost(drawn).argsort(stable=True)[: len(X)]]  # those that are not lost first
-    return torch.where(lost(X).unsqueeze(-1), some, X)
+    q, points = len(X), torch.cat([X, view.domain.uniform(SPARE * len(X)).to(X)])
+    near = (points.unsqueeze(-2) - view.failed).abs() <= SAME * view.domain.width.to(X)
+    lost = near.all(-1).any(-1)
+    some = points[q:][lost[q:].argsort(stable=True)[:q]]  # those that are not lost first
+    return torch.where(lost[:q].unsqueeze(-1), some, X)
 
 
 @torch.no_grad()

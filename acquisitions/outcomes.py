@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import torch
@@ -27,7 +27,6 @@ from torch import Tensor
 from acquisitions.build import build, sampler_for
 from acquisitions.domain import Domain
 from acquisitions.thompson import LOCAL, SPREAD, candidates, distinct_winners
-from bo_stream.base.gaussian_model import shift_and_scale, standardised
 
 __all__ = ["WithCompletion", "OutcomeAcquisition", "SampledOutcomes", "log_completion"]
 
@@ -86,25 +85,8 @@ class OutcomeAcquisition:
             warnings.simplefilter("ignore", NumericalWarning)  # jitter among repeated points
             parts: Any = model.models
             measured = parts[: self.outcomes]
-            units = [shift_and_scale(one) for one in measured]
-            plain = type(model)(*map(standardised, measured))
-            built = self._in_units(units)._built(plain, observed, X_pending)
+            built = self._built(type(model)(*measured), observed, X_pending)
             return built if len(parts) == len(measured) else WithCompletion(built, parts[-1])
-
-    def _in_units(self, units: Sequence[tuple[float, float]]) -> OutcomeAcquisition:
-        """The same for outcomes in other units, each with its shift and scale to raw ones."""
-        constraints = [
-            (
-                [w * scale for w, (_, scale) in zip(of, units, strict=True)],
-                bound - sum(w * shift for w, (shift, _) in zip(of, units, strict=True)),
-            )
-            for of, bound in self.constraints
-        ]
-        reference = self.reference
-        if reference is not None:
-            pairs = zip(reference, units, strict=False)
-            reference = [(value - shift) / scale for value, (shift, scale) in pairs]
-        return replace(self, constraints=constraints, reference=reference)
 
     def _built(
         self, model: Model, observed: Tensor, X_pending: Tensor | None

@@ -126,26 +126,20 @@ class Peak:
         loss: Expected loss of value, by the error of the slope there.
         degree: Degree of the polynomial.
         radius: Radius of the window.
-        terms: From a point ``d`` to the monomials there, ``p``, less those at the maximiser.
-        coefficients: ``p``.
-        covariance: That of the coefficients, ``p x p``.
+        lower: Whether the polynomial is significantly lower at a point ``d``.
     """
 
     x: Tensor
     loss: float
     degree: int
     radius: float
-    terms: Callable[[Tensor], Tensor]
-    coefficients: Tensor
-    covariance: Tensor
+    lower: Callable[[Tensor], bool]
 
     def contradicts(self, other: Peak) -> bool:
         """Whether another fit of no less bias has a maximiser that is significantly lower here."""
         if other is self or self.radius > other.radius or self.degree < other.degree:
             return False
-        apart = self.terms(other.x)
-        error = float(apart @ self.covariance @ apart) ** 0.5
-        return float(apart @ self.coefficients) < -SIGMAS * error
+        return self.lower(other.x)
 
 
 def peaks(X: Tensor, y: Tensor, centre: Tensor) -> list[Peak]:
@@ -220,12 +214,13 @@ def _fitted(
     across = V.mT @ (row @ derivatives)
     loss = -0.5 * ((across @ covariance * across).sum(-1) / sizes).sum() * scale
 
-    def terms(x: Tensor) -> Tensor:
+    def lower(x: Tensor) -> bool:
         other = (x - centre) / radius
-        return _monomials(other / other.norm().clamp_min(1.0), powers) - row
+        apart = _monomials(other / other.norm().clamp_min(1.0), powers) - row
+        error = float(apart @ covariance @ apart) ** 0.5
+        return float(apart @ coefficients) < -SIGMAS * error
 
-    x = centre + radius * z
-    return [Peak(x, float(loss), degree, radius, terms, coefficients, covariance)]
+    return [Peak(centre + radius * z, float(loss), degree, radius, lower)]
 
 
 def _maximiser(coefficients: Tensor, slopes: Tensor, curvatures: Tensor, powers: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from typing import ClassVar, cast
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
 from acquisitions.ascent import alternate, by_autograd
@@ -35,6 +34,7 @@ from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedErr
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import ProductFunctions
 from bo_stream.mathematics.grid import ProductFeatures
+from bo_stream.mathematics.kernels import shortest_lengths
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess
 from bo_stream.mathematics.sines import Basis, best_on_grid
@@ -304,15 +304,13 @@ def _check_model(model: GaussianModel, ensemble: KernelEnsemble | None) -> None:
 
 def _lengths(model: GaussianModel, domain: Domain) -> Tensor:
     """The kernel's lengthscales in raw units, at most widths of the box: ``d``."""
+    kernel = getattr(model, "covar_module", None)
+    if kernel is None:
+        return domain.width
     ends = model.transformed(domain.bounds)
     scale = (ends[1] - ends[0]).abs() / domain.width
-    kernels = getattr(model, "covar_module", torch.nn.Module()).modules()
-    for kernel in kernels:
-        if isinstance(kernel, Kernel) and kernel.has_lengthscale and kernel.active_dims is None:
-            length = kernel.lengthscale.detach().to(domain.bounds).flatten()
-            if len(length) in (1, domain.dim):
-                return torch.minimum(length / scale, domain.width)
-    return domain.width
+    lengths = torch.from_numpy(shortest_lengths(kernel, domain.dim)).to(scale)
+    return torch.minimum(lengths / scale, domain.width)
 
 
 # -- functions and their maximisers --------------------------------------------------------------
