@@ -82,18 +82,18 @@ def cross_kernel(kernel: Kernel, X: Tensor, Z: Tensor) -> Tensor:
 
 
 def frozen_kernel(kernel: Kernel) -> Kernel:
-    """A detached float64 copy of the kernel, with second derivatives and without priors. Its
-    parameters are the values of the hyperparameters, which each evaluation would transform again.
+    """A detached float64 copy of the kernel, with second derivatives and without priors.
+
+    The parameters of RBF, Matern and scale kernels in it are the values of their hyperparameters,
+    which each evaluation would transform again.
     """
     without = {id(part): None for part in kernel.modules() if isinstance(part, priors.Prior)}
     frozen = copy.deepcopy(kernel, without).requires_grad_(False).double().eval()
-    for part in [part for part in frozen.modules() if isinstance(part, Kernel)]:
+    for part in frozen.modules():
         part.__class__ = SMOOTHER.get(type(part), type(part))
-        for name, raw in part.named_parameters(recurse=False):
-            constraint = part.constraint_for_parameter_name(name)
-            if constraint is not None:
-                raw.copy_(constraint.transform(raw))
-                part.register_constraint(name, FREE, replace=True)
+        for name, raw in part.named_parameters(recurse=False) if type(part) in PLAIN else ():
+            raw.copy_(part.constraint_for_parameter_name(name).transform(raw))
+            part.register_constraint(name, FREE, replace=True)
     return frozen
 
 
@@ -337,3 +337,5 @@ class Categorical(CategoricalKernel):
 
 
 SMOOTHER: dict[type, type[Kernel]] = {MaternKernel: SmoothMatern, CategoricalKernel: Categorical}
+PLAIN = (ScaleKernel, RBFKernel, SmoothMatern)
+"""Kernels that read their parameters through their constraints."""

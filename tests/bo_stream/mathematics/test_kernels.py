@@ -7,8 +7,19 @@ import pytest
 import torch
 from botorch.models.kernels import CategoricalKernel
 from gpytorch import settings
-from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
-from torch import Size
+from gpytorch.constraints import Interval
+from gpytorch.kernels import (
+    Kernel,
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    RBFKernel,
+    RQKernel,
+    ScaleKernel,
+)
+from gpytorch.priors import GammaPrior
+from torch import Size, Tensor
+from torch.nn.functional import softplus
 
 from bo_stream import ExactGP, OnlineSGPR
 from bo_stream.mathematics.kernels import frozen_kernel, scaled, stationary
@@ -25,6 +36,36 @@ def test_the_diagonal_of_categories_is_cheap(outputs: tuple[int, ...]) -> None:
     assert torch.equal(frozen(X, diag=True), dense)
     many = X.reshape(-1, 2).repeat(50_000, 1)
     assert frozen(many, diag=True).shape == (*outputs, 1_000_000)
+
+
+class OwnTransform(RBFKernel):
+    """It reads its parameter without the constraint that it has."""
+
+    def forward(self, x1: Tensor, x2: Tensor, **params: Any) -> Tensor:
+        """The kernel between two sets of points."""
+        return torch.exp(-softplus(self.raw_lengthscale) * torch.cdist(x1, x2))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBFKernel(lengthscale_constraint=Interval(0.1, 3.0)),
+        MaternKernel(1.5, lengthscale_prior=GammaPrior(3.0, 6.0)),
+        MaternKernel(2.5, batch_shape=Size([2])),
+        PeriodicKernel() + RQKernel(),
+        OwnTransform(),
+    ],
+)
+def test_frozen_kernels_have_the_same_values(kernel: Kernel) -> None:
+    scaled_kernel = ScaleKernel(kernel, batch_shape=kernel.batch_shape).double()
+    for parameter in scaled_kernel.parameters():
+        parameter.data.add_(0.3)
+    X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).reshape(3, 2)
+    frozen, expected = frozen_kernel(scaled_kernel), scaled_kernel(X).to_dense()
+    assert torch.equal(frozen(X).to_dense(), expected.detach())
+    if kernel.batch_shape:
+        assert torch.equal(frozen[1](X).to_dense(), expected[1].detach())
+    assert torch.equal(scaled_kernel(X).to_dense(), expected)  # which is unchanged
 
 
 def test_parts_of_kernels() -> None:
