@@ -303,8 +303,8 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
                 more than parameters; None after a fit.
         """
 
-    def _fit_if_due(self, size: int) -> None:
-        """Fit after a batch of this size if the family refits by itself; by default it does not."""
+    def _fit_if_due(self) -> None:
+        """Fit after a batch if the family refits by itself; by default it does not."""
 
     def _layout(self) -> dict[str, Any]:
         """Properties that a saved state must share to be loaded; families add to it."""
@@ -366,7 +366,7 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             if refit:
                 self.fit()
             elif refit is None:
-                self._fit_if_due(X.shape[0])
+                self._fit_if_due()
         return self
 
     @all_or_nothing

@@ -370,17 +370,16 @@ class Projected:
         Raises:
             StateError: if G is not positive definite.
         """
-
-        def error(row: int) -> StateError:
-            return StateError(
-                "S'(K + D)S positive definite",
-                f"a failure at action {row} of {S.num_actions}",
-                "Give linearly independent actions, or noise above 1e-12 of the outputscale.",
-            )
-
         B, delta = cross_product(kernel, X, X, S), S.gram(noise)
         prior_variance = kernel(X, diag=True).double().reshape(-1)
-        L = chol_psd(S.transpose_times(B) + delta, repair, error)
+        try:
+            L = chol_psd(S.transpose_times(B) + delta, repair)
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+            raise StateError(
+                "S'(K + D)S positive definite",
+                f"a failure ({error})",
+                "Give linearly independent actions, or noise above 1e-12 of the outputscale.",
+            ) from error
         return cls(S, noise, prior_variance, B, L, delta)
 
     def weights(self, e: Tensor) -> tuple[Tensor, Tensor]:

@@ -46,7 +46,6 @@ def with_jitter(C: Tensor, jitter: float | Tensor) -> Tensor:
 def chol_psd(
     C: Tensor,
     repair: float = REPAIR,
-    error: Callable[[int], Exception] | None = None,
     least: float = LEAST,
 ) -> Tensor:
     """Lower Cholesky factor of a covariance; if that fails, with as little jitter as it takes.
@@ -57,12 +56,11 @@ def chol_psd(
     Args:
         C: ``batch x n x n``, symmetric. Only those of a batch that fail get jitter.
         repair: The largest jitter, a share of the mean diagonal; 0 for none.
-        error: Makes the exception from the number of the row that failed.
         least: The smallest jitter. An evidence takes ``repair``, so that it is low where doubles
             cannot tell the noise from none, and fits keep away from there.
 
     Raises:
-        torch.linalg.LinAlgError: if the last attempt fails too and ``error`` was left out.
+        torch.linalg.LinAlgError: if the last attempt fails too.
     """
     L, info = torch.linalg.cholesky_ex(C)
     share, added = min(least, repair), torch.zeros_like(info, dtype=C.dtype)
@@ -70,8 +68,6 @@ def chol_psd(
         added = torch.where(info > 0, share, added)
         L, info = torch.linalg.cholesky_ex(with_jitter(C, added))
         share = min(GROWTH * share, repair) if share < repair else 0.0
-    if error is not None and bool(info.any()):
-        raise error(int(info.max()))
     return torch.linalg.cholesky(with_jitter(C, added)) if bool(info.any()) else L
 
 

@@ -25,13 +25,12 @@ from torch import Tensor, nn
 
 from bo_stream.actions import Actions, BlockSparse
 from bo_stream.base.fitting import (
-    AT_LEAST,
     MAX_EVALS,
-    SIGMAS,
     AscentObjective,
     Coordinates,
     Correlated,
     FitReport,
+    Surprise,
     profiled_mean,
 )
 from bo_stream.base.options import CommonOptions, from_plain
@@ -353,8 +352,8 @@ class CaGP(StreamingGP[CaGPState]):
         the exact one.
         """
         state, n, k = self.state, self.num_observed, int(self.state.residuals)
-        surprised = k >= AT_LEAST and float(state.chi_square) - k > SIGMAS * (2.0 * k) ** 0.5
-        return n > 0 and (n >= GROWTH * int(state.fitted) or surprised)
+        surprise = Surprise(k, float(state.chi_square) - k, 2.0 * k)
+        return n > 0 and (n >= GROWTH * int(state.fitted) or surprise.behind)
 
 
 def _lbfgs(objective: AscentObjective, most: int, n: int) -> bool:

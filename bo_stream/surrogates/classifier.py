@@ -75,6 +75,7 @@ class DirichletClassifier(CompositeModel):
     Attributes:
         model: The surrogate.
         absent: A surrogate of one output for a class that no label names; None for other families.
+        alpha_epsilon: Dirichlet concentration of the classes other than the label's.
 
     Raises:
         InputError, ShapeError, DtypeError, BoundsError: for invalid data, labels or options.
@@ -119,7 +120,8 @@ class DirichletClassifier(CompositeModel):
         options |= {"bounds": bounds, "covar_module": copy.deepcopy(covar_module)}
         one = for_targets(family, train_X, TAKEN, input_transform, options)
         super().__init__()
-        self._lock, self._seen, self._targets = StateLock(), dict.fromkeys(known, 0), targets
+        self._lock, self._seen = StateLock(), dict.fromkeys(known, 0)
+        self._targets, self.alpha_epsilon = targets, targets.alpha_epsilon
         one._set_prior_mean(train_X.new_tensor([targets.other[0]]))
         self.model = of_outputs(one, len(known))
         self.model._set_prior_mean(one._prior_mean().detach().expand(len(known)))
@@ -221,11 +223,6 @@ class DirichletClassifier(CompositeModel):
             memory = model.stream.contents.fits
             model._note(fits=FitMemory(memory.curvature, memory.explored[:0]))
         return self
-
-    @property
-    def alpha_epsilon(self) -> float:
-        """Dirichlet concentration of the classes other than the label's."""
-        return self._targets.alpha_epsilon
 
     @all_or_nothing
     def merge(self, other: DirichletClassifier) -> Self:

@@ -275,7 +275,7 @@ class OnlineSGPR(InducingGP[GrowingState]):
         state = state.with_counted(rows, max(SAMPLE_ROWS, len(rows)) if first else SAMPLE_ROWS)
         return state.stepped(points, change, state.last_batch(rows, prior), prior, self.growth)
 
-    def _fit_if_due(self, size: int) -> None:
+    def _fit_if_due(self) -> None:
         """Fit once there are 20 new observations and they are a fifth of all."""
         n = self.num_observed
         if n - int(self.state.fitted) >= max(FEWEST, SHARE * n):
