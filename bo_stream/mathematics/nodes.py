@@ -23,9 +23,6 @@ from bo_stream.mathematics.sums import SufficientStatistics, far
 
 __all__ = ["NodeState", "absorb", "node_evidence", "node_process"]
 
-TOLERANCE = 1e-6
-"""Share of its noise variance (and, times 0.1, of the prior variance) that a point's variance given
-the nodes must exceed for it to become a node."""
 FLOOR = 1e-13
 """Share of the prior variance below which a conditional variance is a rounding error."""
 TINY = 1e-300
@@ -109,6 +106,7 @@ def absorb(
     prior: Prior,
     *,
     cap: int,
+    tolerance: float,
 ) -> NodeState:
     """The state after a batch.
 
@@ -121,6 +119,8 @@ def absorb(
         rows: The batch, with ``o x q`` noise variances.
         prior: The current hyperparameters.
         cap: Largest number of nodes.
+        tolerance: Share of the noise variance (and, times 0.1, of the prior variance) that a
+            conditional variance must exceed for a point to become a node.
     """
     X, Y, R = rows.X, rows.Y, rows.R
     if not bool(state.one.any()):  # nothing seen yet
@@ -129,31 +129,33 @@ def absorb(
         joining = chunk[:0]
         if len(state.Z) < cap:
             room = cap - len(state.Z)
-            joining = chunk[entrants(state.Z, X[chunk], R[:, chunk], prior, room)]
+            joining = chunk[entrants(state.Z, X[chunk], R[:, chunk], prior, room, tolerance)]
             state = state.joined_by(X[joining])
         if len(joining):  # before they can make room for others
             units = torch.eye(len(state.Z), dtype=X.dtype, device=X.device)[-len(joining) :]
             state = state.with_rows(units.expand(len(Y), -1, -1), Y[:, joining], R[:, joining])
         others = chunk[~torch.isin(chunk, joining)]
         for some in others.split(COMPETING) if len(others) else ():
-            state = _projected(state, X[some], Y[:, some], R[:, some], prior)
+            state = _projected(state, X[some], Y[:, some], R[:, some], prior, tolerance)
     return state
 
 
-def least(prior: Prior, X: Tensor, R: Tensor) -> Tensor:
+def least(prior: Prior, X: Tensor, R: Tensor, tolerance: float) -> Tensor:
     """Conditional variances from which points of noise R are worth a node, ``o x q``."""
-    noise = TOLERANCE * prior.s2.unsqueeze(-1) * R
-    return torch.maximum(noise, 0.1 * TOLERANCE * prior.variances(X))
+    noise = tolerance * prior.s2.unsqueeze(-1) * R
+    return torch.maximum(noise, max(0.1 * tolerance, FLOOR) * prior.variances(X))
 
 
-def entrants(Z: Tensor, X: Tensor, R: Tensor, prior: Prior, room: int) -> Tensor:
+def entrants(Z: Tensor, X: Tensor, R: Tensor, prior: Prior, room: int, tolerance: float) -> Tensor:
     """The points that become nodes, greedily by conditional variance: a pivoted Cholesky
-    factorisation.
+    factorisation. All of them if there is room and the tolerance is 0.
 
     With several outputs, a point counts by its largest conditional variance.
     """
     o, q, room = len(prior.s2), len(X), min(room, len(X))
-    variances, enough = prior.variances(X), least(prior, X, R)
+    if room == q and tolerance == 0.0:
+        return torch.arange(q, device=X.device)
+    variances, enough = prior.variances(X), least(prior, X, R, tolerance)
     L = chol_psd(prior.between(Z, Z))
     a = torch.linalg.solve_triangular(L, prior.between(Z, X), upper=False)
     rho = variances - a.square().sum(-2)
@@ -175,11 +177,13 @@ def entrants(Z: Tensor, X: Tensor, R: Tensor, prior: Prior, room: int) -> Tensor
     return torch.tensor(chosen, dtype=torch.long, device=X.device)
 
 
-def _projected(state: NodeState, X: Tensor, Y: Tensor, R: Tensor, prior: Prior) -> NodeState:
+def _projected(
+    state: NodeState, X: Tensor, Y: Tensor, R: Tensor, prior: Prior, tolerance: float
+) -> NodeState:
     """With more points, which replace nodes or have projections as rows."""
     L, G, W, rho = projections(prior, state.Z, X)
     place = torch.full((len(X),), -1, device=X.device)
-    competing = (rho > least(prior, X, R)).any(0)
+    competing = (rho > least(prior, X, R, tolerance)).any(0)
     if bool(competing.any()):
         parts = state.A, state.b, state.w1, torch.cholesky_inverse(L), G, W, rho
         exchange = NodeExchange(*(part.clone() for part in parts))

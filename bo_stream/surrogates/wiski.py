@@ -359,8 +359,7 @@ class WISKI(FeatureGP[GridState]):
 class NodeWISKI(StreamingGP[NodeState]):
     """Gaussian process on up to ``cap`` nodes chosen from the data, for any number of inputs.
 
-    It is exact while n is at most ``cap``. A point becomes no node if its variance given the nodes
-    is below 1e-6 of its noise variance, or 1e-7 of the prior variance.
+    It is exact while n is at most ``cap`` (points redundant to within ``tolerance`` need no node).
     Beyond the cap, a point is replaced by its projection on the nodes, and its residual variance is
     added to its noise. A point that the nodes explain poorly replaces the node that the other nodes
     explain best. Projections are fixed on arrival, under the hyperparameters of that time, and
@@ -379,6 +378,10 @@ class NodeWISKI(StreamingGP[NodeState]):
         common: ``covar_module`` (any gpytorch kernel), ``mean_module``, ``likelihood``,
             ``input_transform``, ``outcome_transform``: see `CommonOptions`.
         cap: Maximum number of nodes, at least 2. Only exact conditioning exceeds it.
+        tolerance: A point becomes no node if its variance given the nodes is below this fraction
+            of its noise variance, or a tenth of this fraction of the prior variance. Larger
+            tolerances cost accuracy, and save nothing once the cap is reached. At 0 only
+            duplicates are left out.
 
     Example:
         >>> import torch
@@ -407,10 +410,13 @@ class NodeWISKI(StreamingGP[NodeState]):
         train_Yvar: Tensor | None = None,
         *,
         cap: int = 512,
+        tolerance: float = 1e-6,
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(train_X, train_Y, train_Yvar, **common)
-        self.cap = whole_number("cap", cap, 2)
+        if not 0.0 <= tolerance < 1.0:
+            raise InputError("a tolerance from 0 to below 1", f"{tolerance}", "1e-6 is exact.")
+        self.cap, self.tolerance = whole_number("cap", cap, 2), float(tolerance)
         self._begin(train_X, train_Y, train_Yvar)
 
     @property
@@ -421,7 +427,7 @@ class NodeWISKI(StreamingGP[NodeState]):
     # -- state -----------------------------------------------------------------------------------
 
     def _layout(self) -> dict[str, Any]:
-        return {**super()._layout(), "cap": self.cap}
+        return {**super()._layout(), "cap": self.cap, "tolerance": self.tolerance}
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "s": self.num_outputs}
@@ -431,7 +437,7 @@ class NodeWISKI(StreamingGP[NodeState]):
 
     def _absorb(self, state: NodeState, rows: Rows) -> NodeState:
         rows = replace(rows, R=rows.R.expand(rows.Y.shape))
-        return absorb(state, rows, self._prior().frozen(), cap=self.cap)
+        return absorb(state, rows, self._prior().frozen(), cap=self.cap, tolerance=self.tolerance)
 
     # -- posterior and objective -----------------------------------------------------------------
 

@@ -19,7 +19,7 @@ class TestNodeWISKI(StreamingContract):
     )
 
     family = NodeWISKI
-    options = {"cap": 300}
+    options = {"cap": 300, "tolerance": 0.0}
 
     test_bytes = None  # O(n^2) up to the cap
 
