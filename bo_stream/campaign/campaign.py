@@ -54,7 +54,7 @@ from bo_stream.campaign.settings import (
 from bo_stream.campaign.space import Box, Space
 from bo_stream.campaign.storage.open_store import open_store
 from bo_stream.campaign.storage.store import Store
-from bo_stream.errors import BudgetError, InputError, StateError, whole_number
+from bo_stream.errors import BoStreamError, BudgetError, InputError, StateError, whole_number
 
 if TYPE_CHECKING:
     from botorch.models.model import Model
@@ -286,6 +286,15 @@ class Campaign:
         callbacks: Sequence[Callback],
     ) -> None:
         begun = ledger.settings
+        try:
+            begun.check_names()
+        except InputError as error:  # a campaign of an earlier release
+            warnings.warn(
+                f"Campaign {ledger.name!r}: {error} What was told there may have been taken for "
+                "the other. Choose other names for a new campaign, and tell it the trials of this "
+                "one.",
+                stacklevel=3,
+            )
         begun.feasible(constraints)  # or refuse
         self.ledger, self._callbacks = ledger, tuple(callbacks)
         self._begun = begun, surrogate, acquisition, constraints
@@ -299,9 +308,19 @@ class Campaign:
         from bo_stream.campaign.campaign_state import CampaignState  # not at the top: torch
         from bo_stream.campaign.engine import Engine, stages_of
 
-        stages, durable = partial(stages_of, *self._begun), self.ledger.store.durable
-        engine = Engine(self.settings, stages, self._begun[-1], renews=durable)
-        return CampaignState(self.ledger, engine).sync()
+        ledger, stages = self.ledger, partial(stages_of, *self._begun)
+        try:
+            engine = Engine(self.settings, stages, self._begun[-1], renews=ledger.store.durable)
+        except BoStreamError as error:
+            if self._begun[1] is not None or self.settings.surrogate is None:
+                raise
+            raise StateError(
+                "a stored surrogate that this release can build",
+                f"{self.settings.surrogate} ({error})",
+                "Continue with another one: "
+                f"Campaign.resume(url, {ledger.name!r}, surrogate='wiski').",
+            ) from error
+        return CampaignState(ledger, engine).sync()
 
     @property
     def settings(self) -> Settings:
@@ -554,8 +573,8 @@ class Campaign:
         ``allowed-failures`` says). Trials that were enqueued are evaluated before new ones.
 
         The run ends if 8 trials in a row (32 with ``failures="infeasible"``), and at least as many
-        as had outcomes in this run, fail. No further trial is started, and
-        those in workers are waited for. An error is raised unless one of these has an outcome, and
+        as had outcomes in this run, fail with the same error. No further trial is started, and
+        those in workers are waited for. The error is raised unless one of these has an outcome, and
         the rest of the budget is left. If a smaller budget ends so, there is a warning instead.
 
         Args:
@@ -586,7 +605,7 @@ class Campaign:
         Raises:
             InputError: for invalid arguments.
             StateError: if the executor is broken, if all its workers hang, or if trials always
-                fail.
+                fail with the same error.
             ImportError: for ``workers`` without loky.
         """
 
@@ -835,12 +854,18 @@ class Campaign:
         return frame
 
 
-def _check_decisions(*about: Any) -> None:
+def _check_decisions(
+    begun: Settings,
+    surrogate: NamedChoice | Callable[..., Model] | None,
+    acquisition: NamedChoice | AcquisitionBuilder | None,
+    constraints: Sequence[str | InputConstraint],
+    settings: Settings,
+) -> None:
     """Refuse a surrogate or an acquisition function that there is not; see `stages_of`."""
     from bo_stream.campaign.engine import check_surrogate, stages_of  # they import torch
 
-    stages_of(*about)
-    check_surrogate(about[-1])
+    stages_of(begun, surrogate, acquisition, constraints, settings)
+    check_surrogate(settings)
 
 
 def _left(budget: int | None, history: TrialHistory) -> float:

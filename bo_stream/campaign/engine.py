@@ -27,7 +27,7 @@ from bo_stream.campaign.options import errors_about
 from bo_stream.campaign.outcomes.outcome import Observations
 from bo_stream.campaign.recommendation import region_of_best
 from bo_stream.campaign.refitted import refitted
-from bo_stream.campaign.settings import NamedChoice, Settings, read_choice
+from bo_stream.campaign.settings import NamedChoice, Settings, read_choice, renamed
 from bo_stream.campaign.space import Pool
 from bo_stream.errors import InputError, ShapeError, check_not_shadowed
 from bo_stream.surrogates.registry import FAMILIES, OURS, in_loops, surrogate, with_categories
@@ -384,7 +384,7 @@ def stages_of(
         given = surrogate if one.surrogate == begun.surrogate else None
         family = read_choice(given) or one.surrogate
         asked = acquisition if one.acquisition == begun.acquisition else None
-        search = read_choice(asked) or one.acquisition
+        search = renamed(read_choice(asked)) or one.acquisition
         for what, choice in (("surrogate", family), ("acquisition", search)):
             if choice is None:
                 raise InputError(
@@ -427,8 +427,7 @@ def _surrogate(settings: Settings, choice: Any) -> Callable[..., StreamingGP]:
     name = options.pop("name")
     if name not in FAMILIES:
         known = f"the name of a surrogate, one of {', '.join(FAMILIES)}"
-        remedy = "Choose one; of a stored campaign, Campaign.resume(url, name, surrogate='wiski')."
-        raise InputError(known, repr(name), remedy)
+        raise InputError(known, repr(name), "Choose one of these.")
     options = in_loops(name, options)
     if name == "warped" and settings.goal == "learn":  # the variance of outcomes is integrated
         options = {"warp": "none", **options}

@@ -35,6 +35,13 @@ RESERVED = (*OWN, "mean", "sd")
 RESULTS = ("mean", "sd", "lower", "upper", "gain", "feasible")
 """Columns of predictions and recommendations, beside those of inputs."""
 
+CYRILLIC = "АВЕЅІЈКМНОРСТУХаеѕіјорсух"
+GREEK = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧο"
+ALIKE = str.maketrans(
+    f"∆∑∏−–‐‑’{CYRILLIC}{GREEK}", "ΔΣΠ----'ABESIJKMHOPCTYXaesijopcyxABEZHIKMNOPTYXo"
+)
+"""Letters and signs that look alike, beside those that Unicode calls compatible."""
+
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 """Truth values in small letters, as people and programs write them."""
 
@@ -42,9 +49,13 @@ TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 def folded(name: Any) -> Any:
     """The same text for all spellings of a name that look alike; anything else as it is.
 
-    Unicode has several codes for some letters: ``µ`` is a Greek letter and a sign for micro.
+    Unicode has several codes for some letters (``µ`` is a Greek letter and a sign for micro), and
+    characters that are not shown.
     """
-    return " ".join(unicodedata.normalize("NFKC", name).split()) if isinstance(name, str) else name
+    if not isinstance(name, str):
+        return name
+    text = unicodedata.normalize("NFKC", name).translate(ALIKE)
+    return " ".join("".join(c for c in text if unicodedata.category(c) != "Cf").split())
 
 
 def spelled(name: Any, known: Collection[Any]) -> Any:

@@ -129,6 +129,13 @@ def _settings_at(
 ) -> tuple[pd.DataFrame, PredictedOutcomes]:
     """Settings at points of a box or rows of a pool, with what is predicted there."""
     space = state.settings.space
+    shared = [name for name in space.names if name in state.engine.outcomes.results]
+    if shared:  # a campaign of an earlier release
+        raise StateError(
+            "inputs whose names no column of results has",
+            ", ".join(shared),
+            "Use predict(frame), or tell the trials to a new campaign with other names.",
+        )
     if isinstance(space, Pool):
         values = space.decode(space.points[chosen])
         frame = space.labelled(values)

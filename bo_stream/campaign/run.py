@@ -51,12 +51,14 @@ POLL = 0.1
 """Seconds between checks whether a queued evaluation has started."""
 
 SAME_FAILURES: dict[Failures, int] = {"ignored": 8, "infeasible": 32}
-"""Failures in a row after which a run ends, if it has no more outcomes than that; by what failures
-are. Of an objective that fails at random every second time, one run in 250
+"""Failures in a row with the same error after which a run ends, if it has no more outcomes than
+that; by what failures are. Of an objective that fails at random every second time, one run in 250
 begins so."""
 
 LONGEST = 2000
 """Maximum number of characters of a reason: an error may quote all of its data."""
+
+NUMBERS = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 class RunningCampaign(Protocol):
@@ -80,28 +82,36 @@ class RunningCampaign(Protocol):
 
 @dataclass
 class _Failing:
-    """Counts failures in a row in a run.
+    """Counts failures in a row with the same error in a run.
+
+    Errors are the same if their texts differ in numbers alone, such as those of the trial's inputs.
 
     Attributes:
         limit: Number of them that ends a run.
         count: Number of them so far.
         outcomes: Number of outcomes so far.
+        error: The latest error, without its numbers.
         said: What has happened, in words.
     """
 
     limit: int
     count: int = 0
     outcomes: int = 0
+    error: str = ""
     said: str = ""
 
     def see(self, id: int, reason: str | None) -> None:
         """Take the result of a trial into account: an outcome, or the reason for none."""
         if reason is None:
             self.outcomes, self.count = self.outcomes + 1, 0
-        else:
-            self.count += 1
-            latest = f"the last time in trial {id}: {reason.rstrip('.')}"
-            self.said = f"no outcome {self.count} times in a row, {latest}"
+            return
+        error = NUMBERS.sub("#", reason)
+        self.count = self.count + 1 if error == self.error else 1
+        self.error = error
+        self.said = (
+            f"the same error {self.count} times in a row, the last time in trial {id}: "
+            f"{reason.rstrip('.')}"
+        )
 
     @property
     def always(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from bo_stream.campaign.constraints import FeasibleSet, LinearConstraint, parse_constraint
 from bo_stream.campaign.effort import FitPolicy, Optimiser
@@ -53,6 +53,7 @@ __all__ = [
     "changed",
     "check_continued",
     "read_choice",
+    "renamed",
     "stored_settings",
     "widened",
 ]
@@ -69,7 +70,7 @@ GIVEN = "It was asked for."
 
 CHANGEABLE = ("surrogate", "acquisition", "fit", "failures")
 
-LONGEST = 300
+LONGEST = 100
 """Number of characters of a setting in a message."""
 
 EXACT_OUTCOMES = ("warped", "trust_region")
@@ -106,6 +107,11 @@ FEW_INPUTS = 3
 
 USUAL, SEVERAL = Optimiser(), Optimiser(options={"maxiter": 50, "sample_around_best": True})
 """Effort of a search by one surrogate, and by several, of which an evaluation costs more."""
+
+
+def renamed(choice: Any) -> Any:
+    """``auto`` of earlier releases, which chose by measured seconds, is ``qlogei``."""
+    return {"name": "qlogei"} if choice == {"name": "auto"} else choice
 
 
 def read_choice(choice: Any) -> Any:
@@ -201,7 +207,7 @@ class Settings(Choices):
         PlainSerializer(lambda space: space.to_dict()),
     ]
     surrogate: dict[str, Any] | None = None
-    acquisition: dict[str, Any] | None = None
+    acquisition: Annotated[dict[str, Any] | None, AfterValidator(renamed)] = None
     seed: Whole
     initial: Annotated[Whole, Field(ge=2)]
     fit: FitPolicy = SCHEDULE
@@ -514,6 +520,15 @@ class Settings(Choices):
         return None if isinstance(self.noise, str) else self.noise
 
 
+def _differing(one: Any, other: Any) -> Any:
+    """What of a setting differs from another one."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return {k: _differing(v, other.get(k)) for k, v in one.items() if v != other.get(k)}
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [mine for mine, its in zip(one, other, strict=True) if mine != its]
+    return shown(one)[:LONGEST]
+
+
 def _with_noise(chosen: dict[str, Any] | None, noise: Noise) -> dict[str, Any] | None:
     """The surrogate with its option ``noise``.
 
@@ -533,7 +548,7 @@ def _with_noise(chosen: dict[str, Any] | None, noise: Noise) -> dict[str, Any] |
 
 def shown(setting: Any) -> str:
     """A setting for a message; None stands for a callable."""
-    return "a callable" if setting is None else str(setting)[:LONGEST]
+    return "a callable" if setting is None else str(setting)
 
 
 def stored_settings(store: Store, name: str) -> Settings | None:
@@ -575,7 +590,8 @@ def check_continued(
         if mine[part] != theirs[part] and part not in follows:
             raise StateError(
                 f"the {part} that campaign {name!r} was created with",
-                f"another {part} ({shown(mine[part])} in place of {shown(theirs[part])})",
+                f"another {part} ({_differing(mine[part], theirs[part])} in place of "
+                f"{_differing(theirs[part], mine[part])})",
                 "Choose another name, or use Campaign.resume; bounds are widened by "
                 "Campaign.widen or bo-stream widen.",
             )

@@ -12,17 +12,13 @@ import shlex
 import sys
 import tomllib
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from bo_stream import cli
 from bo_stream.cli.toml_reader import ConfigError, read_document
-
-if TYPE_CHECKING:
-    from bo_stream.cli.loading import LoadedCampaign
 
 __all__ = ["TEMPLATE", "app", "start"]
 
@@ -193,16 +189,26 @@ def run(config: ConfigFile, seconds: Seconds = None) -> None:
 
     A campaign that exists already is continued.
     """
-    _run(config, seconds, cli.loading.create_or_continue)
+    _run(str(config), None, None, None, None, seconds, create=True)
 
 
 @app.command()
-def resume(config: ConfigFile, seconds: Seconds = None) -> None:
+def resume(
+    where: Where,
+    name: CampaignName = None,
+    objective: Annotated[
+        str | None, typer.Option(help="file.py:function or module:function.")
+    ] = None,
+    budget: Budget = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of local processes.")] = None,
+    seconds: Seconds = None,
+) -> None:
     """Continue a campaign that was interrupted.
 
-    Nothing is measured or fitted again.
+    Nothing is measured or fitted again. By default objective, budget and workers are those of the
+    TOML. For a store, objective and budget have to be given.
     """
-    _run(config, seconds, cli.loading.load_campaign)
+    _run(where, name, objective, budget, workers, seconds, create=False)
 
 
 @app.command()
@@ -483,21 +489,42 @@ def check(where: Where) -> None:
         raise typer.Exit(DAMAGED)
 
 
-def _run(config: Path, seconds: float | None, load: Callable[..., LoadedCampaign]) -> None:
-    about = cli.loading.read_config(config)
-    if not about.objective or not about.budget:
-        what = "budget" if about.objective else "objective"
+def _run(
+    where: str,
+    name: str | None,
+    objective: str | None,
+    budget: int | None,
+    workers: int | None,
+    seconds: float | None,
+    create: bool,
+) -> None:
+    config = cli.loading.read_config(Path(where)) if create else cli.loading.read_optional(where)
+    named = objective or (config and config.objective)
+    total = budget or (config and config.budget)
+    if not named or not total:
+        what = "objective" if not named else "budget"
         raise ConfigError(
-            f"{config}: Expected the {what} of the campaign; got none. Add {what} = ... to it."
+            f"{where}: Expected the {what} of the campaign; got none. "
+            f"Add {what} = ... to the TOML, or --{what} to resume."
         )
-    with read_document(config).errors("objective"):
-        function = cli.objective.find_objective(about.objective, config.parent)
-    progress = cli.progress.RunProgress(sys.stdout, about.budget, about.optimum)
-    loaded = load(config, callbacks=[progress])
-    progress.budget = loaded.campaign.budget or about.budget  # it may have been changed since
-    how = about.run.model_dump() | ({"seconds": seconds} if seconds else {})
+    if config is None or objective is not None:
+        function = cli.objective.find_objective(named, Path.cwd())
+    else:
+        with read_document(Path(where)).errors("objective"):
+            function = cli.objective.find_objective(named, Path(where).parent)
+    how = config.run.model_dump() if config else {}
+    if workers is not None:
+        how |= {"workers": workers, "q": None}
+    if seconds:
+        how["seconds"] = seconds
+    progress = cli.progress.RunProgress(sys.stdout, total, config.optimum if config else None)
+    if config and create:
+        loaded = cli.loading.create_or_continue(Path(where), [progress])
+    else:
+        loaded = cli.loading.load_campaign(where, name, [progress])
+    total = progress.budget = budget or loaded.campaign.budget or total
     try:
-        loaded.learning.run(function, progress.budget, **how)
+        loaded.learning.run(function, total, **how)
     except KeyboardInterrupt:
         again = shlex.join([NAME, "resume", *sys.argv[2:]])
         said = f"Stopped. All outcomes so far are in {loaded.store}. To continue: {again}"

@@ -51,6 +51,7 @@ __all__ = [
     "existing_store",
     "load_campaign",
     "read_config",
+    "read_optional",
 ]
 
 
@@ -226,6 +227,11 @@ class LoadedCampaign:
         return self.config.optimum if self.config else None
 
 
+def read_optional(where: str) -> CampaignConfig | None:
+    """The configuration that an argument names; None if it is a store."""
+    return read_config(Path(where)) if where.endswith(".toml") else None
+
+
 def create_or_continue(path: Path, callbacks: Sequence[Callback] = ()) -> LoadedCampaign:
     """The campaign of a configuration, created if its store does not have it.
 
@@ -243,7 +249,7 @@ def create_or_continue(path: Path, callbacks: Sequence[Callback] = ()) -> Loaded
 
 
 def load_campaign(
-    where: str | Path,
+    where: str,
     name: str | None = None,
     callbacks: Sequence[Callback] = (),
     readonly: bool = False,
@@ -272,14 +278,14 @@ def load_campaign(
     return LoadedCampaign(campaign, url, config)
 
 
-def existing_store(where: str | Path) -> tuple[str, CampaignConfig | None]:
+def existing_store(where: str) -> tuple[str, CampaignConfig | None]:
     """URL of the store that an argument names, and the configuration if it names one.
 
     Raises:
         ConfigError: if it is a file that does not exist.
     """
-    config = read_config(Path(where)) if str(where).endswith(".toml") else None
-    url = config.store if config else store_url(str(where), Path.cwd())
+    config = read_optional(where)
+    url = config.store if config else store_url(where, Path.cwd())
     file = sqlite_file(url)
     if file is not None and not file.is_file():
         create = f"Create it with: bo-stream run {where} (or suggest)"

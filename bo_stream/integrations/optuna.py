@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
@@ -15,7 +15,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.search_space import intersection_search_space
+from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -23,7 +23,7 @@ from bo_stream.base.units import largest_outcome
 from bo_stream.campaign.effort import FitPolicy, Optimiser
 from bo_stream.campaign.outcomes.outcomes import Goal
 from bo_stream.campaign.settings import NamedChoice, Noise
-from bo_stream.errors import UnsupportedError
+from bo_stream.errors import InputError, UnsupportedError
 from bo_stream.integrations.following import FinishedTrial, FollowsTrials, Inputs, Parameter
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class StreamingSampler(FollowsTrials, BaseSampler):
 
     It models the parameters that all trials have, and which Optuna knows from the first completed
     trial on: floats and integers, with a step or on a logarithmic scale, and categories. Earlier
-    trials and all other parameters (those of some trials only, or with changing bounds) are
-    drawn at random.
+    trials and all other parameters (those of some trials only, or with changing bounds) are left
+    to ``independent_sampler``.
 
     It follows the study's storage: several workers, each with its own sampler, observe each other's
     trials, and a study that is loaded again is continued. Running trials are pending points as soon
@@ -63,6 +63,7 @@ class StreamingSampler(FollowsTrials, BaseSampler):
         fit: When hyperparameters are fitted; a step is a trial.
         noise: As for `bo_stream.Campaign`.
         optimiser: Effort of maximising acquisition functions.
+        independent_sampler: Samples the parameters that are not modelled; by default at random.
 
     Raises:
         InputError: for invalid settings.
@@ -88,6 +89,7 @@ class StreamingSampler(FollowsTrials, BaseSampler):
         fit: FitPolicy | None = None,
         noise: Noise | None = None,
         optimiser: Optimiser | None = None,
+        independent_sampler: BaseSampler | None = None,
     ) -> None:
         super().__init__(
             surrogate=surrogate,
@@ -99,14 +101,23 @@ class StreamingSampler(FollowsTrials, BaseSampler):
             noise=noise,
             optimiser=optimiser,
         )
+        if not isinstance(independent_sampler, BaseSampler | None):
+            raise InputError(
+                "independent_sampler, one of Optuna's samplers",
+                repr(independent_sampler),
+                "Build one.",
+            )
+        self._independent = independent_sampler
 
     def _forget(self) -> None:
         super()._forget()
         self._lock = threading.RLock()  # Optuna's threads share the sampler
+        self._study: str | None = None
+        self._common = IntersectionSearchSpace()
 
     def __getstate__(self) -> dict[str, Any]:
         """Its options only: a copy follows the storage from the start."""
-        return {"_choices": self._choices}
+        return {k: self.__dict__[k] for k in ("_choices", "_independent")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -118,7 +129,11 @@ class StreamingSampler(FollowsTrials, BaseSampler):
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """The modelled parameters: those that all completed trials have."""
-        common = intersection_search_space(study.get_trials(deepcopy=False))
+        with self._lock:
+            if study.study_name != self._study:
+                self._forget()
+                self._study = study.study_name
+            common = self._common.calculate(study)
         return {name: d for name, d in common.items() if not d.single()}
 
     def sample_relative(
@@ -134,8 +149,8 @@ class StreamingSampler(FollowsTrials, BaseSampler):
             return {}
         with self._lock:
             parameters = {name: _parameter(d) for name, d in search_space.items()}
-            about = study.study_name, *search_space.values()
-            self._follow(parameters, goal, about=about)
+            distributions = tuple(search_space.values())
+            self._follow(parameters, goal, distributions=distributions)
             running: list[Inputs] = []
             finished: dict[Hashable, FinishedTrial] = {}
             for other in study.get_trials(deepcopy=False):
@@ -166,8 +181,29 @@ class StreamingSampler(FollowsTrials, BaseSampler):
         seed = self._choices.seed
         if seed is not None:
             seed = crc32(f"{seed} {trial.number} {param_name}".encode())
-        drawn = RandomSampler(seed)
-        return drawn.sample_independent(study, trial, param_name, param_distribution)
+        sampler = self._independent or RandomSampler(seed)
+        return sampler.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Call the independent sampler's hook."""
+        if self._independent is not None:
+            self._independent.before_trial(study, trial)
+
+    def after_trial(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        """Call the independent sampler's hook."""
+        if self._independent is not None:
+            self._independent.after_trial(study, trial, state, values)
+
+    def reseed_rng(self) -> None:
+        """Reseed the independent sampler; this sampler's own draws depend on the trial's number."""
+        if self._independent is not None:
+            self._independent.reseed_rng()
 
 
 class _SeveralObjectivesError(UnsupportedError, ValueError):

@@ -202,7 +202,7 @@ def test_every_proposal_is_one_that_optuna_takes(name: str) -> None:
     """Otherwise Optuna draws from the independent sampler and says nothing."""
     drawn: list[str] = []
 
-    class Recorded(StreamingSampler):
+    class Independent(optuna.samplers.RandomSampler):
         def sample_independent(self, *args: Any) -> Any:
             drawn.append(args[2])
             return super().sample_independent(*args)
@@ -211,7 +211,7 @@ def test_every_proposal_is_one_that_optuna_takes(name: str) -> None:
         x = SUGGESTED[name](trial)
         return float(x) if type(x) in (int, float) else 0.0
 
-    running = study(Recorded(**{**QUICK, "seed": 0, "initial": 4}), "maximize")
+    running = study(sampler(initial=4, independent_sampler=Independent(0)), "maximize")
     running.optimize(objective, n_trials=10)
     assert drawn == ["x"]
 
@@ -356,7 +356,7 @@ def test_what_cannot_be_is_refused() -> None:
         StreamingSampler(acquisition="nonesuch")
     with pytest.raises(InputError, match="initial, an integer of 2 or more"):
         StreamingSampler(initial=1)
-    for name in ("seed", "initial", "fit", "optimiser"):
+    for name in ("seed", "initial", "fit", "optimiser", "independent_sampler"):
         with pytest.raises(InputError, match=f"{name}.*'many'"):
             StreamingSampler(**cast(Any, {name: "many"}))
     running = study(sampler(surrogate=lambda *data, **options: None, initial=2))

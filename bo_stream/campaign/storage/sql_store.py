@@ -131,6 +131,7 @@ class Database:
         url: ``sqlite:///oven.db`` (a file, created with the first campaign) or
             ``postgresql://...``.
         snapshot_every: Outcomes after which a snapshot is saved even without a fit.
+        timeout: Seconds that a writer waits for the others, in SQLite.
         readonly: Whether nothing may be written, as where the file is not writable.
 
     Raises:
@@ -146,14 +147,15 @@ class Database:
         url: str,
         *,
         snapshot_every: int = SNAPSHOT_EVERY,
+        timeout: float = TIMEOUT,
         readonly: bool = False,
     ) -> None:
         self._url = parse(url)
-        self.snapshot_every = snapshot_every
+        self.snapshot_every, self._timeout = snapshot_every, timeout
         file = self._url.get_backend_name() == "sqlite"
         self._path = Path(self._url.database or "") if file else None
         self.readonly = readonly or not _is_writable(self._path)
-        self._engine, self._process = _engine(self._url, self.readonly), os.getpid()
+        self._engine, self._process = _engine(self._url, timeout, self.readonly), os.getpid()
         self._tables_seen = False
         weakref.finalize(self, _close, self._engine, self._process)
         self._has_tables()
@@ -162,6 +164,7 @@ class Database:
         again = partial(
             type(self),
             snapshot_every=self.snapshot_every,
+            timeout=self._timeout,
             readonly=self.readonly,
         )
         return again, (self._url.render_as_string(hide_password=False),)
@@ -376,24 +379,25 @@ def parse(url: str) -> URL:
     return parsed.set(database=str(path))
 
 
-def _engine(url: URL, readonly: bool) -> Engine:
+def _engine(url: URL, timeout: float, readonly: bool) -> Engine:
     """The engine of a database; it connects when it is first used.
 
     Args:
         url: As `parse` returned it.
+        timeout: Seconds that a writer waits for the others, in SQLite.
         readonly: Whether an SQLite file is opened for reading only.
 
     Raises:
         ImportError: if the driver is not installed; the message names the extra.
     """
     if url.get_backend_name() == "sqlite":
-        connect = partial(_connect, Path(url.database or ""), readonly)
+        connect = partial(_connect, Path(url.database or ""), timeout, readonly)
         return create_engine(url, creator=connect, json_deserializer=_decoded)
     with needs_extra("postgres"):
         return create_engine(url, pool_pre_ping=True)
 
 
-def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
+def _connect(path: Path, timeout: float, readonly: bool) -> sqlite3.Connection:
     """A connection with explicit transactions and durable commits.
 
     One for reading writes nothing, not even beside the file where that is not possible.
@@ -402,7 +406,7 @@ def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
     if readonly and not os.access(path.parent, os.W_OK):
         mode = mode if log.exists() and log.stat().st_size else "immutable=1"
     place = f"file:{quote(str(path))}?{mode}"
-    connection = sqlite3.connect(place, TIMEOUT, 0, None, check_same_thread=False, uri=True)
+    connection = sqlite3.connect(place, timeout, 0, None, check_same_thread=False, uri=True)
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     connection.executescript("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=1")
     return connection

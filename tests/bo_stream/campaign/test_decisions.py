@@ -141,6 +141,18 @@ def test_trials_chosen_by_samples_are_the_same_for_the_same_seed() -> None:
     pd.testing.assert_frame_equal(runs[0].trials(), runs[1].trials())
 
 
+def test_a_choice_by_seconds_of_an_earlier_release_is_the_default(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'auto.db'}"
+    settings = {**FAST, "surrogate": "exact", "fit": FitPolicy(max_evals=3)}
+    run = told(Campaign(SQUARE, acquisition="auto", store=url, **settings), 8)
+    assert run.decision.acquisition == "qlogei"
+    plain = run.settings.to_dict() | {"acquisition": {"name": "auto"}}
+    assert type(run.settings).from_dict(plain) == run.settings
+    asked = {"kind": "asked", "trials": [[0, None, [0.1]]], "by": None, "at": 9.0, "seconds": 2.0}
+    assert len(TrialHistory().extended([asked]).trials) == 1
+    assert Campaign.resume(url).decision == run.decision
+
+
 def test_fits_follow_growth() -> None:
     policy = FitPolicy(then_every=0, growth=1.5, late_growth=3.0)
     fits, fitted = [], 1

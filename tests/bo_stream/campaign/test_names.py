@@ -9,7 +9,9 @@ import pytest
 
 from bo_stream import Box, Campaign, Pool
 from bo_stream.campaign.names import folded
-from bo_stream.errors import InputError
+from bo_stream.campaign.settings import Choices, Settings
+from bo_stream.campaign.storage.store import MemoryStore
+from bo_stream.errors import InputError, StateError
 
 MICRO, MU = "\u00b5m", "\u03bcm"
 DECOMPOSED = unicodedata.normalize("NFD", "Düse")
@@ -18,6 +20,8 @@ SPELLINGS = [
     ("\u2126", "\u03a9"),
     ("\u212b", "\u00c5"),
     (DECOMPOSED, "Düse"),
+    ("\u0430", "a"),  # Cyrillic
+    ("\u0422", "\u03a4"),  # Cyrillic and Greek
 ]
 
 
@@ -82,6 +86,28 @@ def test_two_columns_that_look_like_one_input_are_refused() -> None:
         campaign.tell(frame)
     pool = Pool(pd.DataFrame({MU: [0.0, 1.0]}), [MICRO])
     assert pool.names == (MICRO,)
+
+
+def stored(space: Box, **options: Any) -> MemoryStore:
+    """A campaign as a release before names were checked created it."""
+    store = MemoryStore()
+    settings = Settings.of(space, Choices.read({"goal": "maximise", "seed": 0, **options}))
+    store.create("campaign", settings.to_dict())
+    return store
+
+
+def test_stored_campaigns_with_such_names_open_with_a_warning() -> None:
+    store = stored(box("gain", "b"), initial=4)
+    with pytest.warns(UserWarning, match="'gain', an input, beside 'gain', a column of results"):
+        campaign = Campaign.resume(store)
+    batch = campaign.ask(6)
+    campaign.tell(batch.assign(y=batch["gain"]))
+    assert campaign.best()["gain"] == batch["gain"].max()
+    assert np.isfinite(campaign.predict(batch)["mean"]).all()
+    with pytest.raises(StateError, match="names no column of results has; got gain"):
+        campaign.recommend()
+    with pytest.warns(UserWarning, match="a column of results"):
+        Campaign(box("gain", "b"), store=store, initial=4)
 
 
 @pytest.mark.parametrize(

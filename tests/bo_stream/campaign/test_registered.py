@@ -13,7 +13,7 @@ import acquisitions
 from acquisitions import Proposal, Rule, View
 from acquisitions.rule import REGISTRY
 from bo_stream import Campaign, ExactGP, Pool, register_surrogate
-from bo_stream.errors import InputError
+from bo_stream.errors import InputError, StateError
 from bo_stream.surrogates.registry import FAMILIES
 from tests.bo_stream.campaign.runs import CHEAP
 
@@ -47,7 +47,7 @@ def test_a_campaign_uses_them_and_resumes(tmp_path: Path) -> None:
     assert 0.0 <= asked["x"].item() <= 4.0
     assert type(Campaign.resume(store).model) is RegisteredGP
     FAMILIES.pop("mine")
-    with pytest.raises(InputError, match="mine"):
+    with pytest.raises(StateError, match="mine"):
         Campaign.resume(store).ask()
 
 

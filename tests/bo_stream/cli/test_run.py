@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -50,17 +49,15 @@ def test_run_look_and_draw(tmp_path: Path, bo, oven: Path) -> None:
     assert list(pd.read_csv(tmp_path / "m.csv")) == ["place", "pressure", "rate", "mean", "sd"]
 
 
-def test_an_objective_and_a_budget_are_needed(bo, oven: Path) -> None:
+def test_resume_by_store_needs_objective_and_budget(bo, oven: Path) -> None:
     assert bo("run", "oven.toml")[0] == 0
-    assert bo("resume", "oven.toml")[0] == 0  # its budget is used up
-    whole = oven.read_text()
-    for command, line in product(("run", "resume"), ("objective", "budget")):
-        oven.write_text(re.sub(f"^{line} = .*$", "", whole, flags=re.MULTILINE))
-        code, _, err = bo(command, "oven.toml")
-        assert code == 2 and f"Expected the {line} of the campaign; got none. Add {line} =" in err
-    oven.write_text(whole.replace("budget = 7", "budget = 8"))
-    code, out, _ = bo("resume", "oven.toml")
+    code, _, err = bo("resume", "oven.db", "--budget", 9)
+    assert code == 2 and "Expected the objective" in err
+    code, _, err = bo("resume", "oven.db", "kiln", "--objective", "oven.py:measure", "--budget", 9)
+    assert code == 2 and "got 'oven'" in err
+    code, out, _ = bo("resume", "oven.db", "--objective", "oven.py:measure", "--budget", 8)
     assert code == 0 and "8 told (budget 8)" in out
+    assert bo("resume", "oven.toml")[0] == 0  # its budget is used up
 
 
 def test_what_is_not_there_is_refused_and_not_made(tmp_path: Path, bo, oven: Path) -> None:

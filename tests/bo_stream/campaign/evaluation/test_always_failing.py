@@ -1,4 +1,4 @@
-"""Runs whose objective always fails end with most of their budget left."""
+"""Runs whose objective always fails with the same error end with most of their budget left."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -40,13 +40,18 @@ def test_failures_that_are_learned_from_may_be_more() -> None:
         box(failures="infeasible", initial=50).run(nan, 40)
 
 
-def test_outcomes_between_failures_are_a_sign() -> None:
+def test_errors_that_differ_and_outcomes_between_them_are_no_sign() -> None:
     def now_and_then(row: Any) -> float:
         if row.name % 8 < 7:
             raise OSError("no licence")
         return bowl(row)
 
     assert box(initial=50).run(now_and_then, 20)["status"].value_counts()["failed"] == 18
+
+    def differently(row: Any) -> float:
+        raise ValueError("word " * row.name)
+
+    assert len(box(initial=50).run(differently, 12)) == 12
 
 
 def test_an_error_that_begins_later_ends_a_run_too() -> None:

@@ -16,7 +16,7 @@ pytest.importorskip("sqlalchemy")
 from bo_stream import Box, Campaign
 from bo_stream.base.fitting import Surprise
 from bo_stream.campaign.storage.sql_store import Database
-from bo_stream.errors import InputError, StateError
+from bo_stream.errors import StateError
 from tests.bo_stream.campaign.runs import alter
 
 OLD = Path(__file__).with_name("old_store.db.gz")
@@ -72,7 +72,7 @@ def test_a_snapshot_with_another_sum_of_surprises_is_read() -> None:
 def test_a_family_that_is_gone_is_replaced_on_request(url: str) -> None:
     alter(url, "DELETE FROM snapshots")
     alter(url, """UPDATE campaigns SET settings = replace(settings, '"wiski"', '"gone"')""")
-    with pytest.raises(InputError, match=r"'gone'.*Campaign.resume\(url, name, surrogate="):
+    with pytest.raises(StateError, match=r"'gone'.*Campaign.resume\(url, 'oven', surrogate="):
         Campaign.resume(url, "oven").ask()
     assert len(Campaign.resume(url, "oven").trials())  # for which no surrogate is needed
     campaign = Campaign.resume(url, "oven", surrogate="exact")

@@ -265,11 +265,8 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
         Database("postgresql://me@127.0.0.1/oven")
 
 
-def test_a_lock_that_is_never_released_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bo_stream.campaign.storage.sql_store.TIMEOUT", 0.05)
-    database = begun(f"sqlite:///{tmp_path}/oven.db")
+def test_a_lock_that_is_never_released_is_explained(tmp_path: Path) -> None:
+    database = begun(f"sqlite:///{tmp_path}/oven.db", timeout=0.05)
     hog = sqlite3.connect(tmp_path / "oven.db", isolation_level=None)
     hog.execute("BEGIN IMMEDIATE")
     with (
