@@ -155,7 +155,7 @@ def test_it_can_be_said_later(tmp_path: Path) -> None:
     for one in (run, other, Campaign.resume(url)):
         assert one.recommend()["a"][0] < EDGE + 0.1 and one.recommend()["feasible"][0] >= 0.95
     assert other.settings.failures == "infeasible"
-    assert other.state.engine.current.usual_decision[0] == "qlognei"
+    assert other.ledger.current.usual_decision[0] == "qlognei"
     step(other)
     run.change(failures="ignored")
     assert "feasible" not in Campaign.resume(url).recommend()
