@@ -312,11 +312,6 @@ class GaussianModel(GPyTorchModel, GP, FantasizeMixin):
         if outcome_transform is not None:
             self.outcome_transform = outcome_transform
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "train_inputs":
-            raise missing(name)
-        return super().__getattr__(name)
-
     @abstractmethod
     def _snapshot(self) -> PosteriorSnapshot:
         """The ingredients of current posteriors, float64."""
@@ -623,6 +618,8 @@ class ConditionedPosterior(GaussianModel):
         return self._frozen.process.batch_shape
 
     def __getattr__(self, name: str) -> Any:
+        if name == "train_inputs":
+            raise missing(name)
         if name in ("observe", "fit", "custom_fit", "make_mll", "log_evidence", "log_predictive"):
             raise FrozenError(
                 f"`{name}` of a surrogate",

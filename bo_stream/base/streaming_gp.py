@@ -246,6 +246,11 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
             unit = value.ndim == 2 and value.T.unique(dim=0).tolist() == [[0.0, 1.0]]
         return {**inputs, **extra, **({"bounds": "unit"} if unit else {})}
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "train_inputs":
+            raise missing(name)
+        return super().__getattr__(name)
+
     def _begin(self, train_X: Tensor, train_Y: Tensor, train_Yvar: Tensor | None) -> None:
         """Finish construction: create the empty state and absorb the first data."""
         self._replace(state=self._empty_state())
