@@ -21,10 +21,10 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
-from acquisitions.climb import TINY, Bounded, climb
+from acquisitions.climb import Bounded, climb
 from acquisitions.domain import Domain
 from acquisitions.optimize import search_of, value_of
-from acquisitions.search import Search
+from acquisitions.search import Search, apart
 from bo_stream.mathematics.exact import Array
 
 __all__ = [
@@ -41,10 +41,10 @@ ROUNDS = 12
 """Largest number of changes of discrete inputs."""
 STARTS, EVALUATIONS = 10, 24
 """Points that a search starts from, and evaluations of their first climb."""
-TOLERANCE = 1e-6
-"""Promised gain, in standard deviations of the candidates' values, at which a climb ends."""
-LEAST = -30.0
-"""Logarithm of the least weight with which a candidate is started from."""
+TOLERANCE = 1e-5
+"""Promised gain, in differences of values that count, at which a climb ends."""
+SHORTLIST = 128
+"""Number of the best candidates that it starts from, those first that are apart from each other."""
 SPREAD = 512
 """Candidates over the feasible set."""
 SCALES = (-3.0, -0.3)
@@ -192,12 +192,14 @@ def maximise_in_turn(
         if len(near):
             X = torch.cat([X, _about(domain, near.to(X), unit, spread // 2)])
         at = surface(X, chosen)
-        first, tolerance = X[_starts(at, spread, starts)], TOLERANCE * at.unit
+        best = at.scores.topk(min(SHORTLIST, len(X)))
+        Z, scores = (t.numpy(force=True) for t in (X[best.indices] / lengths, best.values))
+        first, tolerance = X[best.indices[apart(Z, scores, starts)]], TOLERANCE * at.unit
         climbs = lengths, EVALUATIONS, tolerance
         found, reached = alternate(at.value, at.slopes, first, domain, *climbs)
         order = torch.cat([reached, at.scores]).argsort(descending=True, stable=True)
         X, known = torch.cat([found, X])[order], torch.cat([seen.to(chosen), chosen])
-        new = (part[~domain.repeats(part, known)] for part in X.split(starts))
+        new = (part[~domain.near(part, known)] for part in X.split(starts))
         chosen = torch.cat([chosen, next(filter(len, new), X)[:1]])
     return chosen
 
@@ -256,19 +258,6 @@ def _about(domain: Domain, near: Tensor, unit: Tensor | None, count: int) -> Ten
     low, high = SCALES
     sd = 10.0 ** (low + (high - low) * torch.rand(count, 1).to(X))
     return domain.perturbed(X, sd if unit is None else sd * unit, max(0.4, 2.0 / domain.dim))
-
-
-def _starts(at: Surface, spread: int, count: int) -> Tensor:
-    """Rows to start from: the best over the set and about good points, and others by chance."""
-    values = at.scores
-    best = [int(values[:spread].argmax())]
-    if len(values) > spread:
-        best.append(spread + int(values[spread:].argmax()))
-    weights = ((values - values.max()) / max(at.unit, TINY)).clamp_min(LEAST).exp()
-    weights[best] = 0.0
-    others = min(count, len(values)) - len(best)
-    first = torch.tensor(best, device=values.device)
-    return torch.cat([first, torch.multinomial(weights, others)]) if others > 0 else first[:count]
 
 
 def repeats_tell(model: Model, domain: Domain) -> bool:

@@ -182,6 +182,13 @@ class Domain:
         again[first[KDTree(U).query_pairs(apart, p=np.inf, output_type="ndarray").max(1)]] = True
         return torch.from_numpy(again).to(X.device)
 
+    def near(self, X: Tensor, seen: Tensor, apart: float = APART) -> Tensor:
+        """Which of few points are closer than a share of the width in every input to a seen one: a
+        mask ``n``. O(n n').
+        """
+        gaps = (X.to(self.width).unsqueeze(-2) - seen.to(self.width)).abs()
+        return (gaps <= apart * self.width).all(-1).any(-1)
+
     def _others(self, n: int) -> Tensor:
         """Feasible points, among which ``n`` are looked for: all settings, if there are few, in
         random order.

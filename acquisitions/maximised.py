@@ -214,8 +214,7 @@ def _replace_failed(X: Tensor, view: View) -> Tensor:
     if not len(view.failed):
         return X
     q, points = len(X), torch.cat([X, view.domain.uniform(SPARE * len(X)).to(X)])
-    near = (points.unsqueeze(-2) - view.failed).abs() <= SAME * view.domain.width.to(X)
-    lost = near.all(-1).any(-1)
+    lost = view.domain.near(points, view.failed, SAME)
     some = points[q:][lost[q:].argsort(stable=True)[:q]]  # those that are not lost first
     return torch.where(lost[:q].unsqueeze(-1), some, X)
 

@@ -28,7 +28,7 @@ from acquisitions.moments import Criterion
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import ExpandedProcess, Sums
 
-__all__ = ["Search", "Target", "shifted"]
+__all__ = ["Search", "Target", "apart", "shifted"]
 
 OVERVIEW = 256
 """Number of points of the overview."""
@@ -101,7 +101,7 @@ class Search:
         gain = GAIN * (1.0 if criterion.logarithmic else math.sqrt(np.median(variance)))
         if self.target.sums is not None:
             gain = GAIN * float(np.ptp(score))
-        spread = _apart(X / self._unit, score, POOL)
+        spread = apart(X / self._unit, score, POOL)
         first = spread[: PEAKS - BY_MEAN]
         first += [i for i in np.argsort(-mean)[:BY_MEAN].tolist() if i not in first]
         peaks, heights = self._climbed(self.of_one, X[first], STEPS, gain, EVERY)
@@ -203,7 +203,7 @@ def _sobol(d: int, count: int) -> Array:
     return SobolEngine(d, scramble=True, seed=0).draw(count, dtype=torch.float64).numpy()
 
 
-def _apart(Z: Array, score: Array, count: int) -> list[int]:
+def apart(Z: Array, score: Array, count: int) -> list[int]:
     """Rows of the best scores, none close to a better one while there are such."""
     order = np.argsort(-score)
     Z = Z[order]
