@@ -51,6 +51,7 @@ __all__ = [
     "NodeFeatures",
     "ProductFeatures",
     "column_pairs",
+    "interpolated",
     "matrix_of",
     "outer",
     "pair_count",
@@ -398,21 +399,32 @@ class NodeFeatures:
 
     def features(self, X: Tensor) -> Tensor:
         """As `FeatureMap`: O(4^d) per point and feature."""
-        return self.interpolated(self.grid.interpolate(X))
+        W = self.grid.interpolate(X)
+        return interpolated(self.values, W.index, W.weight)
 
-    def interpolated(self, W: Interpolation) -> Tensor:
-        """As `features`, from the interpolation rows of the points."""
-        index = W.index.reshape(-1, W.index.shape[-1])
 
-        def summed(weight: Tensor) -> Tensor:
-            flat = weight.reshape(index.shape)
-            sums = F.embedding_bag(index, self.values, per_sample_weights=flat, mode="sum")
-            return sums.view(*weight.shape[:-1], self.values.shape[-1])
+def interpolated(values: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    """Weighted sums of functions' values at some nodes of each point, differentiable twice.
 
-        def plain(weight: Tensor) -> Tensor:
-            return (weight.unsqueeze(-2) @ self.values[W.index]).squeeze(-2)
+    Args:
+        values: ``m x f``.
+        index: Numbers of the nodes, ``... x k``.
+        weight: Their weights, likewise.
 
-        return twice(summed, plain, W.weight) if W.weight.requires_grad else summed(W.weight)
+    Returns:
+        ``... x f``.
+    """
+    flat = index.reshape(-1, index.shape[-1]).int()  # faster than long
+
+    def summed(weight: Tensor) -> Tensor:
+        own = weight.reshape(flat.shape)
+        sums = F.embedding_bag(flat, values, per_sample_weights=own, mode="sum")
+        return sums.view(*weight.shape[:-1], values.shape[-1])
+
+    def plain(weight: Tensor) -> Tensor:
+        return (weight.unsqueeze(-2) @ values[index]).squeeze(-2)
+
+    return twice(summed, plain, weight) if weight.requires_grad else summed(weight)
 
 
 GridFeatures = ProductFeatures | NodeFeatures

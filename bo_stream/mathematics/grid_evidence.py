@@ -25,11 +25,15 @@ from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
 from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridState
 from bo_stream.mathematics.grid_kernel import (
+    CholeskyRoot,
     DataProcess,
     Eigenbasis,
     GridBasis,
     GridKernel,
+    NodeProcess,
     Root,
+    at_points,
+    covariance_with_nodes,
     feature_process,
     features_of,
     kernel_parts,
@@ -108,7 +112,9 @@ def grid_evidence(
     with torch.no_grad():
         roots = _roots(state, prior, n)
     if roots is None:
-        C, y, _ = _data_covariance(state, prior, n)
+        X = state.buffer.X[:n]
+        K = prior_covariance(prior.kernel, state.grid, X, len(state.b))
+        C, y, _ = _noisy(state, prior, n, K)
         L = chol_psd(C.detach())
         value, best = covariance_evidence(C, L, y, None if profile_mean and n else c)
         # After forgetting, densities have weights as powers (MATHS 2.2), and R is over these.
@@ -142,13 +148,19 @@ def grid_process(state: GridState, prior: Prior, n: int, *, moves: bool = False)
             must be that of the values at the nodes.
     """
     prior = replace(prior, mean=prior.mean.clone())  # not a view of the parameter
-    roots = _roots(state, prior, n)
-    if roots is None and not moves:
+    grid, roots = state.grid, _roots(state, prior, n)
+    if roots is None and not (moves and is_product(prior.kernel, grid.dim)):
         return _data_process(state, prior, n)
-    grid, roots = state.grid, roots or whole_roots(state.grid, _parts(state, prior))
+    roots = roots or whole_roots(grid, _parts(state, prior))
     made = [_factorised(state, prior, i, root, False) for i, root in enumerate(roots)]
     factors, h = [part.L for part in made], [part.h for part in made]
-    return feature_process(features_of(grid, roots), factors, h, prior.mean)
+    bases = [root for root in roots if isinstance(root, Eigenbasis)]
+    if bases:
+        return feature_process(features_of(grid, bases), factors, h, prior.mean)
+    R = torch.stack([root.R for root in roots if isinstance(root, CholeskyRoot)])
+    V = torch.linalg.solve_triangular(torch.stack(factors), R.mT, upper=False).mT
+    values = (V @ torch.stack(h).unsqueeze(-1)).squeeze(-1)
+    return NodeProcess.of(grid, values, V @ V.mT, prior.mean)
 
 
 # -- roots ---------------------------------------------------------------------------------------
@@ -203,22 +215,33 @@ def _factorised(
 # -- few observations ----------------------------------------------------------------------------
 
 
-def _data_covariance(state: GridState, prior: Prior, n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """``W K W' + s2 R``, ``o x n x n``; targets counted from the origin and noise, ``o x n``."""
+def _noisy(state: GridState, prior: Prior, n: int, K: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``K + s2 R``, ``o x n x n``; targets counted from the origin and noise, ``o x n``."""
     rows = state.buffer[:n]
-    K = prior_covariance(prior.kernel, state.grid, rows.X, len(rows.Y))
     noise = (prior.s2.unsqueeze(-1) * rows.R).expand(rows.Y.shape)
     return K + torch.diag_embed(noise), rows.Y - state.origin.unsqueeze(-1), noise
 
 
 def _data_process(state: GridState, prior: Prior, n: int) -> Process:
-    """The posterior of an exact process with the interpolated kernel."""
-    C, y, noise = _data_covariance(state, prior, n)
-    kernel, L = GridKernel(state.grid, _parts(state, prior)), chol_psd(C)
-    e = y - (prior.mean - state.origin).unsqueeze(-1)
-    u = torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False).squeeze(-1)
-    basis = GridBasis(kernel, state.buffer.X[:n].clone(), noise)
-    return DataProcess(kernel, basis, L, None, u, prior.mean)
+    """The posterior of an exact process with the interpolated kernel; of the values at the nodes
+    for a kernel that is no product: O(n m^2).
+    """
+    grid, parts, X = state.grid, _parts(state, prior), state.buffer.X[:n].clone()
+    W = grid.interpolate(X)
+    halves = covariance_with_nodes(parts[0], W) if len(parts) == 1 else None
+    if halves is None:
+        K = prior_covariance(prior.kernel, grid, X, len(state.b))
+    else:
+        K = at_points(halves, W)
+    C, y, noise = _noisy(state, prior, n, K)
+    L, e = chol_psd(C), y - (prior.mean - state.origin).unsqueeze(-1)
+    u = torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False)
+    if halves is None:
+        kernel = GridKernel(grid, parts)
+        return DataProcess(kernel, GridBasis(kernel, X, noise), L, None, u.squeeze(-1), prior.mean)
+    H = torch.linalg.solve_triangular(L, halves, upper=False).mT
+    S = torch.baddbmm(grid.spread(parts[0]), H, H.mT, alpha=-1.0)
+    return NodeProcess.of(grid, (H @ u).squeeze(-1), S, prior.mean)
 
 
 # -- how fine a grid must be ---------------------------------------------------------------------

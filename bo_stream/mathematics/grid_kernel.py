@@ -12,36 +12,40 @@ eigenvectors whose eigenvalue exceeds a share of the largest are kept, as column
 D_k^(1/2) U_k`` of F. The truncated covariance is a valid prior, and `Eigenbasis.dropped` is the
 share of the prior variance that it lacks. Any other kernel has a Cholesky root.
 
-An exact process has the interpolated kernel at its observations, a `GridBasis`.
+An exact process has a product kernel at its observations, a `GridBasis`. For any other kernel, a
+process has the posterior mean ``m_u`` and covariance S of the values at the nodes: whatever was
+observed, a mean is ``w_x' m_u``, a covariance ``w_x' S w_z``, and a weighted sum over points of
+products of covariances ``w_x' N w_z``, with ``N = S A S`` and ``A = sum_t w_t w_t'`` [MATHS 10].
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.mathematics.autograd import lasting_property
+from bo_stream.mathematics.autograd import lasting_property, twice
 from bo_stream.mathematics.evidence import OutputStatistics, root_gradient, under_root
 from bo_stream.mathematics.expanded import Covariance, Expansion, ProductCovariance
 from bo_stream.mathematics.grid import (
     REACH,
     Grid,
-    GridFeatures,
     Interpolation,
     NodeFeatures,
     ProductFeatures,
     column_pairs,
+    interpolated,
     matrix_of,
-    outer,
+    pair_count,
 )
+from bo_stream.mathematics.joint import Factors, Integral, Joint
 from bo_stream.mathematics.kernels import (
     cross_kernel,
     from_origin,
@@ -66,7 +70,10 @@ __all__ = [
     "Eigenbasis",
     "GridBasis",
     "GridKernel",
+    "NodeKernel",
+    "NodeProcess",
     "Root",
+    "at_points",
     "covariance_with_nodes",
     "feature_process",
     "features_of",
@@ -75,12 +82,10 @@ __all__ = [
     "whole_roots",
 ]
 
-WIDE = 2 * REACH - 1
-"""Differences of the nodes that two points are interpolated from, in each dimension."""
 JITTER = 1e-9
 """Share of the prior variance added to the nodes' covariance where it has no product form."""
 MOST_ROOTS = 1500
-"""Nodes up to which a kernel that is no product is factorised for a search."""
+"""Nodes up to which the covariance of their values is factorised for a search."""
 LEFT_OUT = 1e-6
 """Variance left out of sums over points, in units of the smallest noise variance."""
 
@@ -108,26 +113,19 @@ def covariance_with_nodes(table: Tensor, W: Interpolation) -> Tensor:
     Costs O(4 d n m): each point takes a window of the table, and is interpolated in it along one
     dimension after the other.
     """
-    widths = [g + REACH - 1 for g in W.sizes]
-    last = torch.tensor(W.sizes, device=table.device) - REACH
-    first = ((last - W.start) * strides(W.sizes).to(last)).sum(-1, keepdim=True)
-    near = differences_within([0] * len(widths), widths, W.sizes).to(last)
-    K = table[:, first + near].unflatten(-1, widths)
+    box = table.unflatten(-1, [2 * g - 1 for g in W.sizes])
+    windows = [
+        (g - REACH - start).unsqueeze(-1) + torch.arange(g + REACH - 1, device=start.device)
+        for g, start in zip(W.sizes, W.start.unbind(-1), strict=True)
+    ]
+    near = [
+        w[(..., *[None] * (len(windows) - 1))].transpose(1, 1 + k) for k, w in enumerate(windows)
+    ]
+    K = box[(slice(None), *near)]
     for k, g in enumerate(W.sizes):  # the last of the four nodes comes first
         weights = W.weights[:, k].flip(-1).reshape(-1, REACH, *[1] * len(W.sizes)).unbind(1)
         K = sum(weight * K.narrow(2 + k, a, g) for a, weight in enumerate(weights))
     return K.flatten(2)
-
-
-def strides(sizes: Sequence[int]) -> Tensor:
-    """Distances in a table of differences between those that are one node apart, ``d``."""
-    return torch.tensor([math.prod(2 * g - 1 for g in sizes[k + 1 :]) for k in range(len(sizes))])
-
-
-def differences_within(low: Sequence[int], widths: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Places in a table of differences of a box of them, ``prod(widths)``."""
-    ranges = [torch.arange(a, a + width) for a, width in zip(low, widths, strict=True)]
-    return torch.cartesian_prod(*ranges).reshape(-1, len(sizes)) @ strides(sizes)
 
 
 def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Tensor:
@@ -139,14 +137,21 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
     parts = kernel_parts(kernel, grid, X, outputs)
     if len(parts) > 1:
         kernel = GridKernel(grid, parts)
-        points = kernel.placed(X).unsqueeze(-3)
+        points = grid.axes_at(X).unsqueeze(-3)
         return flushed(kernel.forward(points, points))
     W = grid.interpolate(X)
-    number = torch.arange(len(X), device=X.device).unsqueeze(-1).expand(W.index.shape)
-    place, size = torch.stack([number.flatten(), W.index.flatten()]), (len(X), grid.m)
+    return at_points(covariance_with_nodes(parts[0], W), W)
+
+
+def at_points(values: Tensor, W: Interpolation) -> Tensor:
+    """``M W'`` for ``o x p x m`` M and n points, ``o x p x n``, differentiable twice in both."""
+    number = torch.arange(len(W.start), device=values.device).unsqueeze(-1).expand(W.index.shape)
+    place, size = (
+        torch.stack([number.flatten(), W.index.flatten()]),
+        (len(W.start), values.shape[-1]),
+    )
     rows = torch.sparse_coo_tensor(place, W.weight.flatten(), size, check_invariants=False)
-    halves = covariance_with_nodes(parts[0], W)
-    return torch.stack([torch.sparse.mm(rows, half.mT) for half in halves])
+    return torch.stack([torch.sparse.mm(rows, half.mT).mT for half in values])
 
 
 def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
@@ -159,7 +164,8 @@ def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
 
 
 class GridKernel(Kernel):
-    """The prior covariance ``w_x' K w_z`` on a grid, for o outputs, of points that are `placed`.
+    """The prior covariance ``w_x' K w_z`` of a product kernel on a grid, for o outputs, of points
+    in place of which stand rows of `Grid.axes_at`.
 
     Args:
         grid: The nodes.
@@ -169,41 +175,17 @@ class GridKernel(Kernel):
     def __init__(self, grid: Grid, parts: Sequence[Tensor]) -> None:
         one = len(parts[0]) == 1
         super().__init__(batch_shape=Size([] if one else [len(parts[0])]))
-        self.grid, self.product = grid, len(parts) > 1
+        self.grid = grid
         for k, part in enumerate(parts):  # buffers, since gpytorch indexes those of a batch
             self.register_buffer(f"part_{k}", flushed(part[0] if one else part))
-        if not self.product:
-            sizes, i = grid.sizes, torch.arange(REACH)
-            near = differences_within([g - REACH for g in sizes], [WIDE] * grid.dim, sizes)
-            same = F.one_hot((i.unsqueeze(-1) - i + REACH - 1).flatten(), WIDE)
-            device, self._same_difference = parts[0].device, same.to(parts[0])
-            self._near, self._strides = near.to(device), strides(sizes).to(device)
 
     @property
     def parts(self) -> list[Tensor]:
         """As from `kernel_parts`, without the outputs' dimension for one output."""
         return list(self.buffers())
 
-    def placed(self, X: Tensor) -> Tensor:
-        """Interpolation rows, in place of the points: as from `Grid.axes_at` for a product; else
-        first nodes, then weights.
-        """
-        if self.product:
-            return self.grid.axes_at(X)
-        near = self.grid.interpolate(X)
-        return torch.cat([near.start.to(X), near.weights.flatten(-2)], -1)
-
-    def rows(self, x: Tensor) -> Interpolation:
-        """Interpolation rows of points placed for a kernel that is no product."""
-        d = self.grid.dim
-        weights = x[..., d:].unflatten(-1, (d, REACH))
-        return Interpolation(self.grid.sizes, x[..., :d].long(), weights)
-
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values at points ``batch x (1 x) q``, which are placed."""
-        if not self.product:
-            values = self._pairs(self.rows(x1), self.rows(x2), diag=diag)
-            return values.squeeze(-1) if diag else values
         amplitude, *factors = self.parts
         total = amplitude[..., None] if diag else amplitude[..., None, None]
         left, right = (x.split(self.grid.sizes, -1) for x in (x1, x2))
@@ -211,23 +193,6 @@ class GridKernel(Kernel):
             half = a @ K
             total = total * ((half * b).sum(-1) if diag else half @ b.mT)
         return total
-
-    def _pairs(self, rows: Interpolation, others: Interpolation, *, diag: bool) -> Tensor:
-        """Values at pairs of points, ``batch x (o x) q x p``: O(7^d) each.
-
-        In each dimension the nodes of two points have seven differences, whose weights are sums.
-        With ``diag``, each point has one other, ``p = 1``.
-        """
-        less = 1 - diag
-        weights, right = rows.weights.unsqueeze(-3), others.weights.unsqueeze(-3 - less)
-        products = (weights.unsqueeze(-1) * right.unsqueeze(-2)).flatten(-2)
-        (table,), of_differences = self.parts, outer(products @ self._same_difference)
-        gaps = rows.start.unsqueeze(-2) - others.start.unsqueeze(-2 - less)
-        index = (gaps * self._strides).sum(-1, keepdim=True) + self._near
-        if self.batch_shape:
-            output = torch.arange(len(table), device=index.device)
-            index = index + table.shape[-1] * output.reshape(-1, 1, 1, 1)
-        return (of_differences * table.take(index)).sum(-1)
 
 
 # -- roots ---------------------------------------------------------------------------------------
@@ -408,12 +373,8 @@ def whole_roots(grid: Grid, parts: Sequence[Tensor]) -> list[Root]:
     return [Eigenbasis.of(grid, *own) for own in zip(amplitudes, spectra, strict=True)]
 
 
-def features_of(grid: Grid, roots: Sequence[Root]) -> GridFeatures:
-    """The functions interpolated from the columns of several outputs' roots, side by side."""
-    bases = [root for root in roots if isinstance(root, Eigenbasis)]
-    if not bases:
-        columns = [root.R for root in roots if isinstance(root, CholeskyRoot)]
-        return NodeFeatures(grid, torch.cat(columns, -1))
+def features_of(grid: Grid, bases: Sequence[Eigenbasis]) -> ProductFeatures:
+    """The functions interpolated from the columns of several outputs' bases, side by side."""
     long, wide, tables = max(grid.sizes), max(V.shape[1] for b in bases for V in b.vectors), []
     for basis in bases:
         first, *others = basis.vectors
@@ -425,11 +386,9 @@ def features_of(grid: Grid, roots: Sequence[Root]) -> GridFeatures:
 
 
 def feature_process(
-    features: GridFeatures, factors: Sequence[Tensor], h: Sequence[Tensor], mean: Tensor
+    features: ProductFeatures, factors: Sequence[Tensor], h: Sequence[Tensor], mean: Tensor
 ) -> Process:
     """The process of several outputs with coefficients ``N(L^-T h, (L L')^-1)`` of features.
-
-    Functions at the nodes are multiplied by ``L^-T`` there, so that they cost O(4^d) a point each.
 
     Args:
         features: Those of all outputs, side by side.
@@ -440,10 +399,6 @@ def feature_process(
     L = torch.block_diag(*factors).expand(len(factors), -1, -1)
     u = torch.block_diag(*(part.unsqueeze(0) for part in h))
     scale = torch.block_diag(*(torch.ones_like(part).unsqueeze(0) for part in h))
-    if isinstance(features, NodeFeatures):
-        F = torch.linalg.solve_triangular(L[0], features.values.mT, upper=False).mT
-        whitened = FeatureBasis(replace(features, values=flushed(F)), scale)
-        return Process(None, whitened, None, None, u, mean)
     u = torch.linalg.solve_triangular(L.mT, u.unsqueeze(-1), upper=True).squeeze(-1)
     return Process(None, FeatureBasis(features, scale), None, L, u, mean)
 
@@ -464,44 +419,26 @@ class GridBasis(KernelBasis):
     @lasting_property
     def _seen(self) -> Tensor:
         """The observations placed."""
-        return self.kernel.placed(self.Z)
+        return self.kernel.grid.axes_at(self.Z)
 
     def covariance(self) -> Covariance | None:
-        """The kernel of one output in numpy, if it is a product; else None."""
-        kernel = self.kernel
-        if not kernel.product or kernel.batch_shape.numel() > 1:
-            return None
-        amplitude, *factors = kernel.parts
+        """The kernel of one output in numpy."""
+        amplitude, *factors = self.kernel.parts
         each = [pivoted_root(K.numpy().reshape(K.shape[-2:])) for K in factors]
-        roots = [kernel.grid.table(k, root) for k, root in enumerate(each)]
+        roots = [self.kernel.grid.table(k, root) for k, root in enumerate(each)]
         return ProductCovariance(roots, float(amplitude))
 
 
 @dataclass(frozen=True)
 class DataProcess(Process):
-    """The posterior of an exact process with a kernel on a grid."""
+    """The posterior of an exact process with a product kernel on a grid."""
 
     kernel: GridKernel
     basis: GridBasis
 
     def placed(self, X: Tensor) -> Tensor:
         """Interpolation rows at the points."""
-        return self.kernel.placed(X)
-
-    def rows(self, X: Tensor) -> Tensor:
-        """As for any process: O(4^d n) for a kernel that is no product, solved at the nodes."""
-        if self.kernel.product:
-            return super().rows(X)
-        values = self._solved.interpolated(self.kernel.rows(X))
-        return values.unflatten(-1, (len(self.u), -1)).movedim(-2, -3)
-
-    @lasting_property
-    def _solved(self) -> NodeFeatures:
-        """``R^-1 b`` at the nodes for a kernel that is no product: O(m n^2)."""
-        grid, table = self.kernel.grid, self.kernel.parts[0].reshape(len(self.u), -1)
-        half = covariance_with_nodes(table, grid.interpolate(self.basis.Z))
-        half = torch.linalg.solve_triangular(cast(Tensor, self.R), half, upper=False)
-        return NodeFeatures(grid, half.flatten(0, 1).mT.contiguous())
+        return self.kernel.grid.axes_at(X)
 
     def path(self, sample_shape: Size) -> Path:
         """Sample functions by Matheron's rule, on features: O(n r) each, after O(n r + n^2)."""
@@ -514,27 +451,21 @@ class DataProcess(Process):
 
     def for_sums(self, points: int) -> Process:
         """On features, if there are fewer than points; of one output."""
-        few = len(self.u) == 1 and (self.kernel.product or self.kernel.grid.m < points)
-        return self._feature_form if few and self._features.size < points else self
+        few = len(self.u) == 1 and self._features.size < points
+        return self._feature_form if few else self
 
     @lasting_property
     def _features(self) -> FeatureBasis:
-        """The prior, but for `LEFT_OUT`, outputs side by side: O(m^3) for a kernel that is no
-        product.
-        """
+        """The prior, but for `LEFT_OUT`, outputs side by side."""
         kernel, grid, noise = self.kernel, self.kernel.grid, cast(Tensor, self.basis.noise)
         parts = [part if kernel.batch_shape else part.unsqueeze(0) for part in kernel.parts]
         least = torch.cat([noise.flatten(), parts[0].flatten()]).min()
-        roots: Sequence[Root] = (
-            [
-                Eigenbasis.chosen(grid, first, factors, float(LEFT_OUT * least / first), grid.m)
-                for first, *factors in zip(*parts, strict=True)
-            ]
-            if kernel.product
-            else whole_roots(grid, parts)
-        )
-        scale = torch.block_diag(*(self.u.new_ones(1, root.size) for root in roots))
-        return FeatureBasis(features_of(grid, roots), scale)
+        bases = [
+            Eigenbasis.chosen(grid, first, factors, float(LEFT_OUT * least / first), grid.m)
+            for first, *factors in zip(*parts, strict=True)
+        ]
+        scale = torch.block_diag(*(self.u.new_ones(1, basis.size) for basis in bases))
+        return FeatureBasis(features_of(grid, bases), scale)
 
     @lasting_property
     def _feature_form(self) -> Process:
@@ -544,10 +475,192 @@ class DataProcess(Process):
         phi, e = basis(self.basis.Z) / deviations, R @ self.u.unsqueeze(-1) / deviations
         L = chol_psd(phi.mT @ phi + torch.eye(basis.size).to(phi))
         h = torch.linalg.solve_triangular(L, phi.mT @ e, upper=False)
-        return feature_process(cast(GridFeatures, basis.features), [*L], [h[0, :, 0]], self.mean)
+        features = cast(ProductFeatures, basis.features)
+        return feature_process(features, [*L], [h[0, :, 0]], self.mean)
+
+
+# -- values at the nodes --------------------------------------------------------------------------
+
+
+def placed_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers of nodes and their weights, ``batch x q x k`` each, of points that are placed."""
+    index, weight = x.chunk(2, -1)
+    return index.long(), weight
+
+
+class NodeKernel(Kernel):
+    """The covariance ``w_x' S w_z`` of values interpolated from the nodes of a grid, for o outputs.
+
+    Points are placed, ``batch x 1 x q x 2 k``: numbers of ``k = 4^d`` nodes, then their weights.
+    O(k m) per point of the smaller set, and O(k) per pair.
+
+    Args:
+        S: Covariances of the values at the nodes, ``o x m x m``.
+    """
+
+    def __init__(self, S: Tensor) -> None:
+        super().__init__(batch_shape=Size([] if len(S) == 1 else [len(S)]))
+        self.register_buffer("S", S)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Values of all pairs; with ``diag``, of each point and itself."""
+        if diag:
+            return self._variances(x1)
+        index, own = placed_rows(x1)
+        if x1 is not x2:
+            if x1.numel() > x2.numel():
+                return self.forward(x2, x1).mT
+            return self._values(index, own, *placed_rows(x2))
+
+        def halved(weight: Tensor) -> Tensor:  # half of a derivative, without that of the others
+            value = self._values(index, weight.detach(), index, weight)
+            both = value + value.mT
+            return both - 0.5 * both.detach()
+
+        def plain(weight: Tensor) -> Tensor:
+            return self._values(index, weight, index, weight)
+
+        return twice(halved, plain, own) if own.requires_grad else halved(own)
+
+    def _variances(self, x: Tensor) -> Tensor:
+        """Of each point and itself: O(16^d) if that is less than the nodes, else O(4^d m)."""
+        (index, weight), S = placed_rows(x), cast(Tensor, self.S)
+        if index.shape[-1] ** 2 > S.shape[-1]:
+            alone = x.transpose(-2, -3).unsqueeze(-3)
+            return self.forward(alone, alone)[..., 0, 0].mT
+        output = torch.arange(len(S), device=S.device).reshape(-1, 1, 1, 1)
+        near = S[output, index.unsqueeze(-1), index.unsqueeze(-2)]
+        return ((near @ weight.unsqueeze(-1)).squeeze(-1) * weight).sum(-1)
+
+    def _values(self, index: Tensor, weight: Tensor, nodes: Tensor, others: Tensor) -> Tensor:
+        """Of all pairs, from nodes and weights of points and others: ``batch x o x q x q'``."""
+        S = cast(Tensor, self.S)
+        half = interpolated(S.transpose(0, 1).flatten(1), index, weight)
+        half = half.unflatten(-1, S.shape[::2]).squeeze(-4).transpose(-2, -3)
+        near = half.take_along_dim(nodes.flatten(-2).unsqueeze(-2), -1)
+        return (near.unflatten(-1, nodes.shape[-2:]) * others.unsqueeze(-3)).sum(-1)
+
+
+@dataclass(frozen=True)
+class NodeProcess(Process):
+    """The posterior of the values at the nodes: the basis has their mean, the kernel their
+    covariance.
+    """
+
+    kernel: NodeKernel
+    basis: FeatureBasis
+
+    @classmethod
+    def of(cls, grid: Grid, values: Tensor, S: Tensor, mean: Tensor) -> NodeProcess:
+        """From the moments of the values at the nodes, less the constant mean.
+
+        Args:
+            grid: The nodes.
+            values: Means, ``o x m``.
+            S: Covariances, ``o x m x m``.
+            mean: Constant prior means, ``o``.
+        """
+        eye = torch.eye(len(mean)).to(mean)
+        basis = FeatureBasis(NodeFeatures(grid, values.mT.contiguous()), eye)
+        return cls(NodeKernel(S), basis, S[:, :0, :0], None, torch.ones_like(eye), mean)
+
+    @property
+    def _at_nodes(self) -> NodeFeatures:
+        return cast(NodeFeatures, self.basis.features)
+
+    def placed(self, X: Tensor) -> Tensor:
+        """Numbers of the nodes, then weights."""
+        W = self._at_nodes.grid.interpolate(X)
+        return torch.cat([W.index.to(X), W.weight], -1)
+
+    def at(self, X: Tensor) -> Joint:
+        """As for any process: O(4^d) per mean."""
+        X = self.placed(X)
+        index, weight = placed_rows(X)
+        values = (weight.unsqueeze(-2) @ self._at_nodes.values[index]).squeeze(-2)
+        mean = self.mean.unsqueeze(-1) + (values @ self.basis.scale.mT).mT
+        return Joint(mean, X, self.kernel, mean.new_zeros(*mean.shape, 0))
+
+    def path(self, sample_shape: Size) -> Path:
+        """Exact sample functions, from draws of the values at the nodes: O(m^3) once."""
+        drawn = self._drawn
+        draws = drawn.scale * torch.randn(*sample_shape, *drawn.scale.shape).to(self.u)
+        means = self.basis.scale.expand(*sample_shape, -1, -1)
+        return FeaturePath(drawn.features, self.mean, torch.cat([draws, means], -1))
+
+    @lasting_property
+    def _drawn(self) -> FeatureBasis:
+        """Roots of all outputs' covariances, then, without a scale, the means."""
+        roots = [torch.from_numpy(pivoted_root(S.numpy())) for S in cast(Tensor, self.kernel.S)]
+        values = torch.cat([*roots, self._at_nodes.values], -1)
+        scale = torch.block_diag(*(root.new_ones(1, root.shape[1]) for root in roots))
+        return FeatureBasis(replace(self._at_nodes, values=values), scale)
 
     @lasting_property
     def expansion(self) -> Expansion | None:
-        """As for any process; on features for a kernel that is no product, and not too many."""
-        form = self if self.kernel.product else self.for_sums(MOST_ROOTS)
-        return super().expansion if form is self else form.expansion
+        """As for any process, if the nodes are not too many: O(m^3)."""
+        if len(self.u) > 1 or self._at_nodes.grid.m > MOST_ROOTS:
+            return None
+        functions, r = self._drawn.features.functions(), self._drawn.size
+        ones = np.eye(1, r + 1, r)[0]
+        if functions is None:
+            return None
+        return Expansion(functions, ones, np.diag(1.0 - ones), float(self.mean))
+
+    def integral(self, points: Tensor, weights: Tensor) -> Integral:
+        """As for any process: O(P 16^d + m^3)."""
+
+        def sums(X: Tensor, w: Tensor) -> Integral:
+            W, S = self._at_nodes.grid.interpolate(X), cast(Tensor, self.kernel.S)
+            A = w.new_zeros(pair_count(W.sizes))
+            W.add_outer(A, w)
+            N = NodeKernel(S @ matrix_of(A, W.sizes) @ S)
+            return NodeSums(self.at(X), w, kernel=N)
+
+        return self._last("_integral", sums, points, weights)
+
+
+@dataclass(frozen=True)
+class NodeSums(Integral):
+    """Sums over fixed points under the posterior of the values at the nodes, given data.
+
+    Attributes:
+        kernel: ``w_x' N w_z``, the sums without data.
+        factors: Those of each time that data were added to the process.
+    """
+
+    kernel: NodeKernel = field(kw_only=True)
+    factors: tuple[Factors, ...] = ()
+
+    def gram(self, a: Joint, b: Joint) -> Tensor:
+        """As `Integral`: O(16^d) a pair, and O(4^d m) a point of the data added."""
+        if not self.factors:
+            return cross_kernel(self.kernel, a.X, b.X)
+        V, G = self._change(a)
+        W, H = (V, G) if a is b else self._change(b)
+        return self._before.gram(a, b) - V.mT @ H - G.mT @ W
+
+    def gram_diagonal(self, a: Joint) -> Tensor:
+        """As `gram`."""
+        if not self.factors:
+            return cast(Tensor, self.kernel(a.X.unsqueeze(-3), diag=True))
+        W, H = self._change(a)
+        return self._before.gram_diagonal(a) - 2.0 * (W * H).sum(-2)
+
+    def conditioned(self, factors: Factors) -> Integral:
+        """As `Integral`."""
+        return replace(self, t=self.t.conditioned(factors), factors=(*self.factors, factors))
+
+    @property
+    def _before(self) -> NodeSums:
+        """Without the last data."""
+        return replace(self, factors=self.factors[:-1])
+
+    def _change(self, a: Joint) -> tuple[Tensor, Tensor]:
+        """``W`` and H of the last data f, ``batch x o x p x q``, which take ``W_a'H_b + H_a'W_b``
+        from the sums: ``H_a = L^-1 gram(f, a) - 1/2 L^-1 gram(f, f) L^-T W_a``.
+        """
+        (f, L, _), W = self.factors[-1], a.less[len(self.factors) - 1]
+        half = partial(torch.linalg.solve_triangular, L, upper=False)
+        M = half(half(self._before.gram(f, f)).mT)
+        return W, half(self._before.gram(f, a)) - 0.5 * M @ W
