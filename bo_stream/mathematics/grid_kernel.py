@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.mathematics.autograd import lasting_property, twice
+from bo_stream.mathematics.autograd import lasting_property, traced
 from bo_stream.mathematics.evidence import OutputStatistics, root_gradient, under_root
 from bo_stream.mathematics.expanded import Covariance, Expansion, ProductCovariance
 from bo_stream.mathematics.grid import (
@@ -220,11 +220,6 @@ class CholeskyRoot:
 
     grid: Grid
     R: Tensor
-
-    @property
-    def size(self) -> int:
-        """The number of nodes."""
-        return len(self.R)
 
     def under(self, stats: OutputStatistics) -> OutputStatistics:
         """The statistics of the features, from those over the nodes, A by pairs: O(m^3)."""
@@ -506,21 +501,12 @@ class NodeKernel(Kernel):
         """Values of all pairs; with ``diag``, of each point and itself."""
         if diag:
             return self._variances(x1)
-        index, own = placed_rows(x1)
-        if x1 is not x2:
-            if x1.numel() > x2.numel():
-                return self.forward(x2, x1).mT
-            return self._values(index, own, *placed_rows(x2))
-
-        def halved(weight: Tensor) -> Tensor:  # half of a derivative, without that of the others
-            value = self._values(index, weight.detach(), index, weight)
-            both = value + value.mT
-            return both - 0.5 * both.detach()
-
-        def plain(weight: Tensor) -> Tensor:
-            return self._values(index, weight, index, weight)
-
-        return twice(halved, plain, own) if own.requires_grad else halved(own)
+        index, weight = placed_rows(x1)
+        if x1 is x2:
+            return cast(Tensor, _Own.apply(self, index, weight))
+        if x1.numel() > x2.numel():
+            return self.forward(x2, x1).mT
+        return self.values(index, weight, *placed_rows(x2))
 
     def _variances(self, x: Tensor) -> Tensor:
         """Of each point and itself: O(16^d) if that is less than the nodes, else O(4^d m)."""
@@ -532,13 +518,39 @@ class NodeKernel(Kernel):
         near = S[output, index.unsqueeze(-1), index.unsqueeze(-2)]
         return ((near @ weight.unsqueeze(-1)).squeeze(-1) * weight).sum(-1)
 
-    def _values(self, index: Tensor, weight: Tensor, nodes: Tensor, others: Tensor) -> Tensor:
-        """Of all pairs, from nodes and weights of points and others: ``batch x o x q x q'``."""
+    def values(self, index: Tensor, weight: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+        """Of pairs of points and others, from their nodes and weights: ``batch x o x q x q'``."""
+        return (self.near(index, weight, others) * weights.unsqueeze(-3)).sum(-1)
+
+    def near(self, index: Tensor, weight: Tensor, others: Tensor) -> Tensor:
+        """``W S`` at nodes of other points, ``batch x o x q x q' x k``."""
         S = cast(Tensor, self.S)
         half = interpolated(S.transpose(0, 1).flatten(1), index, weight)
         half = half.unflatten(-1, S.shape[::2]).squeeze(-4).transpose(-2, -3)
-        near = half.take_along_dim(nodes.flatten(-2).unsqueeze(-2), -1)
-        return (near.unflatten(-1, nodes.shape[-2:]) * others.unsqueeze(-3)).sum(-1)
+        place = others.flatten(-2).unsqueeze(-2)
+        half = half[(None,) * (place.ndim - half.ndim)]
+        near = half.take_along_dim(place[(None,) * (half.ndim - place.ndim)], -1)
+        return near.unflatten(-1, others.shape[-2:])
+
+
+class _Own(torch.autograd.Function):
+    """``W S W'`` of a `NodeKernel`; S is symmetric: derivatives take ``W S`` at the nodes."""
+
+    @staticmethod
+    def forward(ctx: Any, kernel: NodeKernel, index: Tensor, weight: Tensor) -> Tensor:
+        near = kernel.near(index, weight, index)
+        ctx.kernel = kernel
+        ctx.save_for_backward(index, weight, near)
+        return (near * weight.unsqueeze(-3)).sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        index, weight, near = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            gradients = traced(lambda w: ctx.kernel.values(index, w, index, w), [weight], grads[0])
+            return None, None, *gradients
+        both = (grads[0] + grads[0].mT).unsqueeze(-1)
+        return None, None, (both * near).sum(-3).sum(-3, keepdim=True)
 
 
 @dataclass(frozen=True)
@@ -591,21 +603,22 @@ class NodeProcess(Process):
     @lasting_property
     def _drawn(self) -> FeatureBasis:
         """Roots of all outputs' covariances, then, without a scale, the means."""
-        roots = [torch.from_numpy(pivoted_root(S.numpy())) for S in cast(Tensor, self.kernel.S)]
-        values = torch.cat([*roots, self._at_nodes.values], -1)
+        S, means = cast(Tensor, self.kernel.S), self._at_nodes.values
+        roots = [torch.from_numpy(pivoted_root(each)).to(S) for each in S.numpy(force=True)]
+        values = torch.cat([*roots, means], -1)
         scale = torch.block_diag(*(root.new_ones(1, root.shape[1]) for root in roots))
         return FeatureBasis(replace(self._at_nodes, values=values), scale)
 
     @lasting_property
     def expansion(self) -> Expansion | None:
         """As for any process, if the nodes are not too many: O(m^3)."""
-        if len(self.u) > 1 or self._at_nodes.grid.m > MOST_ROOTS:
+        many = len(self.u) > 1 or self._at_nodes.grid.m > MOST_ROOTS
+        if many or self.u.device.type != "cpu":
             return None
         functions, r = self._drawn.features.functions(), self._drawn.size
-        ones = np.eye(1, r + 1, r)[0]
-        if functions is None:
-            return None
-        return Expansion(functions, ones, np.diag(1.0 - ones), float(self.mean))
+        alpha = F.pad(self.basis.scale[0], (r, 0)).numpy()
+        W = np.diag((np.arange(len(alpha)) < r).astype(float))
+        return None if functions is None else Expansion(functions, alpha, W, float(self.mean))
 
     def integral(self, points: Tensor, weights: Tensor) -> Integral:
         """As for any process: O(P 16^d + m^3)."""

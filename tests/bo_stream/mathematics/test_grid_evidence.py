@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Size
+from torch import Size, Tensor
 
 from bo_stream.errors import StateError, UnsupportedError
+from bo_stream.mathematics.expanded import ExpandedProcess
 from bo_stream.mathematics.grid import ProductFeatures, matrix_of
 from bo_stream.mathematics.grid_evidence import _roots, check_size
 from bo_stream.mathematics.grid_kernel import (
     CholeskyRoot,
     DataProcess,
     Eigenbasis,
+    NodeProcess,
     features_of,
 )
 from bo_stream.mathematics.kernels import product_factors
@@ -107,13 +109,12 @@ def test_integrated_products_of_covariances(route: str) -> None:
     close(integral.gram_diagonal(at_Z), cov.square() @ weights, 1e-9)
 
 
-@pytest.mark.parametrize("name", ["RBF", "Matern"])
-def test_sums_over_more_points_than_features(name: str) -> None:
+def test_sums_over_more_points_than_features() -> None:
     """They are on features, also given more points; the posterior stays the same.
 
     The tolerance is that of the features: they leave out a millionth of the noise variance.
     """
-    own = Stream(kernel(name, 2), (14, 12), n=45, route="data")
+    own = Stream(kernel("RBF", 2), (14, 12), n=45, route="data")
     process, T, Z = own.process(), points(300, 2, 3), points(4, 2, 9)
     weights = torch.linspace(0.1, 1.0, 300, dtype=torch.float64)
     ones = torch.ones(1, 4).double()
@@ -130,9 +131,63 @@ def test_sums_over_more_points_than_features(name: str) -> None:
         close(integral.gram_diagonal(mine), cov.square() @ weights, 1e-6)
 
 
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize(("d", "route"), [(d, route) for d in (2, 3) for route in ROUTES])
+def test_values_at_the_nodes_of_a_kernel_that_is_no_product(
+    d: int, route: str, outputs: int
+) -> None:
+    """Covariances of batches and sums of their products, also given more points once and twice; of
+    all outputs and of one.
+    """
+    own = Stream(kernel("Matern", d, outputs), SIZES[d], outputs=outputs, route=route)
+    whole = own.process()
+    assert isinstance(whole, NodeProcess)
+    T, weights = points(30, d, 3), torch.linspace(0.1, 1.0, 30, dtype=torch.float64)
+    ones = torch.ones(outputs, 2).double()
+    once = conditioned_on(whole, points(2, d, 5), ones, ones)
+    batch = conditioned_on(once, points(6, d, 6).reshape(3, 2, d), ones, ones)
+    for process in (whole, once, batch, whole.outputs([outputs - 1])):
+        sums, t = process.integral(T, weights), process.at(T)
+        a, b = process.at(points(12, d, 7).reshape(3, 4, d)), process.at(points(5, d, 8))
+        ab, at, bt = a.covariance(b), a.covariance(t), b.covariance(t)
+        close(ab, b.covariance(a).mT, 1e-12)
+        close(a.covariance(a).diagonal(dim1=-2, dim2=-1), a.variance(), 1e-12)
+        close(a.operator().to_dense(), a.covariance(a), 1e-12)
+        close(sums.total, (t.variance() * weights).sum(-1), 1e-12)
+        close(sums.gram(a, b), (at * weights) @ bt.mT, 1e-9)
+        close(sums.gram(a, a), (at * weights) @ at.mT, 1e-9)
+        close(sums.gram_diagonal(a), (at.square() * weights).sum(-1), 1e-9)
+    part, Z = whole.outputs([outputs - 1]), points(7, d, 9)
+    for process in (part, conditioned_on(part, points(2, d, 5), ones[:1], ones[:1])):
+        box = torch.ones(d).double().numpy()
+        means, variances = ExpandedProcess(process.expansion, box, 0.0 * box, box).marginals(
+            Z.numpy()
+        )
+        close(torch.from_numpy(means), process.at(Z).mean[0], 1e-9)
+        close(torch.from_numpy(variances), process.at(Z).variance()[0], 1e-6)
+
+
 @pytest.mark.parametrize("route", ROUTES)
-def test_sample_functions_have_the_posteriors_moments(route: str) -> None:
-    process, Z = Stream(kernel("RBF", 2), SIZES[2], route=route).process(), points(3, 2, 9)
+def test_values_at_the_nodes_are_differentiable_twice(route: str) -> None:
+    own = Stream(kernel("Matern", 2, 2), SIZES[2], outputs=2, route=route)
+    process, ones = own.process(), torch.ones(2, 2).double()
+    Z = points(4, 2, 7).reshape(2, 2, 2).requires_grad_()
+    for each in (process, conditioned_on(process, points(2, 2, 5), ones, ones)):
+        sums = each.integral(points(30, 2, 3), torch.ones(30).double())
+
+        def values(Z: Tensor) -> tuple[Tensor, ...]:
+            a = each.at(Z)  # noqa: B023
+            gram, diagonal = sums.gram(a, a), sums.gram_diagonal(a)  # noqa: B023
+            return a.mean, a.variance(), a.covariance(a), gram, diagonal
+
+        assert torch.autograd.gradcheck(values, (Z,))
+        assert torch.autograd.gradgradcheck(values, (Z,))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("route", ROUTES)
+def test_sample_functions_have_the_posteriors_moments(route: str, name: str) -> None:
+    process, Z = Stream(kernel(name, 2), SIZES[2], route=route).process(), points(3, 2, 9)
     torch.manual_seed(0)
     draws = process.path(Size([20_000]))(Z)[:, 0]
     at_Z = process.at(Z)
