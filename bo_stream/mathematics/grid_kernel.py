@@ -113,15 +113,12 @@ def covariance_with_nodes(table: Tensor, W: Interpolation) -> Tensor:
     Costs O(4 d n m): each point takes a window of the table, and is interpolated in it along one
     dimension after the other.
     """
-    box = table.unflatten(-1, [2 * g - 1 for g in W.sizes])
-    windows = [
-        (g - REACH - start).unsqueeze(-1) + torch.arange(g + REACH - 1, device=start.device)
-        for g, start in zip(W.sizes, W.start.unbind(-1), strict=True)
-    ]
-    near = [
-        w[(..., *[None] * (len(windows) - 1))].transpose(1, 1 + k) for k, w in enumerate(windows)
-    ]
-    K = box[(slice(None), *near)]
+    place = torch.zeros_like(W.start[:, 0])
+    for k, g in enumerate(W.sizes):
+        first, near = g - REACH - W.start[:, k], torch.arange(g + REACH - 1, device=table.device)
+        window = first.reshape(-1, *[1] * (k + 1)) + near
+        place = (2 * g - 1) * place.unsqueeze(-1) + window
+    K = table[:, place]
     for k, g in enumerate(W.sizes):  # the last of the four nodes comes first
         weights = W.weights[:, k].flip(-1).reshape(-1, REACH, *[1] * len(W.sizes)).unbind(1)
         K = sum(weight * K.narrow(2 + k, a, g) for a, weight in enumerate(weights))
