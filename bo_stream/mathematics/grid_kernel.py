@@ -121,7 +121,7 @@ def covariance_with_nodes(table: Tensor, W: Interpolation) -> Tensor:
     K = table[:, place]
     for k, g in enumerate(W.sizes):  # the last of the four nodes comes first
         weights = W.weights[:, k].flip(-1).reshape(-1, REACH, *[1] * len(W.sizes)).unbind(1)
-        K = sum(weight * K.narrow(2 + k, a, g) for a, weight in enumerate(weights))
+        K = cast(Tensor, sum(weight * K.narrow(2 + k, a, g) for a, weight in enumerate(weights)))
     return K.flatten(2)
 
 
