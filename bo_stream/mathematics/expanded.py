@@ -45,7 +45,6 @@ __all__ = [
     "Functions",
     "JointMoments",
     "LatentProcess",
-    "NodeFunctions",
     "OfOneInput",
     "PlacedFunctions",
     "ProductCovariance",
@@ -89,16 +88,11 @@ class CubicTable:
     last: int
     coefficients: Array
 
-    def cells(self, x: Array) -> tuple[NDArray[np.intp], Array]:
-        """The cells of ``p`` numbers, and their positions in these."""
-        t = (x - self.origin) / self.step
-        cell = np.clip(t, self.first, self.last).astype(np.intp)
-        return cell, t - cell
-
     def __call__(self, x: Array) -> tuple[Array, Slopes]:
         """As `OfOneInput`: O(4 P) a number."""
-        cell, s = self.cells(x)
-        powers = np.empty((len(s), 1, 4))
+        t = (x - self.origin) / self.step
+        cell = np.clip(t, self.first, self.last).astype(np.intp)
+        s, powers = t - cell, np.empty((len(t), 1, 4))
         powers[:, 0, 3], powers[:, 0, 2], powers[:, 0, 1] = 1.0, s, s * s
         powers[:, 0, 0] = powers[:, 0, 1] * s
 
@@ -201,32 +195,6 @@ class ProductFunctions(Functions):
             pairs = zip(read, self.columns, strict=True)
             read = [mapped(part, partial(np.take, indices=at, axis=1)) for part, at in pairs]
         return multiplied(read, self.scale)
-
-
-@dataclass(frozen=True)
-class NodeFunctions(Functions):
-    """Any functions interpolated from the nodes of a grid.
-
-    Attributes:
-        tables: For each input the weights of four nodes.
-        starts: For each input the first of these by cell.
-        node_values: Of the functions, the last input's nodes fastest, ``m x s``.
-        sizes: Number of nodes of each input.
-    """
-
-    tables: Sequence[CubicTable]
-    starts: Sequence[NDArray[np.intp]]
-    node_values: Array
-    sizes: Sequence[int]
-
-    def __call__(self, X: Array) -> tuple[Array, Pull]:
-        """As `Functions`: O(4^d s) a point."""
-        around = np.indices([4] * len(self.sizes)).reshape(len(self.sizes), -1)
-        parts = zip(self.starts, self.tables, X.T, strict=True)
-        first = np.ravel_multi_index([at[table.cells(x)[0]] for at, table, x in parts], self.sizes)
-        near = self.node_values[first[:, None] + np.ravel_multi_index(around, self.sizes)]
-        weights, back = ProductFunctions(self.tables, around)(X)
-        return (weights[:, None] @ near)[:, 0], lambda bar: back((near @ bar[..., None])[..., 0])
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from typing import ClassVar, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
@@ -35,7 +34,6 @@ from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import (
     CubicTable,
     Functions,
-    NodeFunctions,
     ProductFunctions,
 )
 from bo_stream.mathematics.shapes import nested, shaped
@@ -45,11 +43,10 @@ __all__ = [
     "DEFAULT_SIZES",
     "REACH",
     "Grid",
-    "GridFeatures",
     "GridState",
     "Interpolation",
-    "NodeFeatures",
     "ProductFeatures",
+    "at_points",
     "column_pairs",
     "interpolated",
     "matrix_of",
@@ -194,23 +191,14 @@ class Grid:
         return rows.scatter(-1, index, near.weights.flatten(-2))
 
     def table(self, k: int, values: Array) -> CubicTable:
-        """Functions interpolated along one axis, from their values at its nodes.
-
-        Args:
-            k: The axis.
-            values: ``g_k x P``, or different ones of each point's four nodes, ``cells x 4 x P``.
-        """
-        first = self.starts(k)
-        near = values if values.ndim == 3 else values[first[:, None] + np.arange(REACH)]
+        """Functions interpolated along an axis, from their values at its nodes, ``g_k x P``."""
+        size = self.sizes[k]
+        first = np.clip(np.arange(size - 1) - 1, 0, size - REACH)
+        near = values[first[:, None] + np.arange(REACH)]
         cubics = CUBICS.numpy()[np.arange(len(first)) - first]
         edge = 0 if self.folded else 1
-        about = self.origin[k], self.step[k], edge, self.sizes[k] - 2 - edge
+        about = self.origin[k], self.step[k], edge, size - 2 - edge
         return CubicTable(*about, cubics.transpose(0, 2, 1) @ near)
-
-    def starts(self, k: int) -> NDArray[np.intp]:
-        """The first of the four nodes of each cell of an axis."""
-        size = self.sizes[k]
-        return np.clip(np.arange(size - 1) - 1, 0, size - REACH)
 
     def placed(self, functions: Functions) -> Functions | None:
         """Functions of places, as functions of the points; None if they have no closed form."""
@@ -283,17 +271,18 @@ class Interpolation:
         weighted = (self.weight * values.unsqueeze(-1)).flatten(-2)
         return values.new_zeros(len(values), m).index_add_(1, self.index.flatten(), weighted)
 
-    def add_outer(self, A: Tensor, weights: Tensor) -> None:
-        """``A += W' diag(weights) W`` in place, by pairs of nodes.
+    def outer_sums(self, weights: Tensor) -> Tensor:
+        """``W' diag(weights) W`` by pairs of nodes.
 
         Costs O(q 10^d) for q points, unbatched.
         """
-        counts = tuple(REACH * n for n in self.sizes)
+        A, counts = weights.new_zeros(pair_count(self.sizes)), tuple(REACH * n for n in self.sizes)
         size = max(1, AT_ONCE // len(LEFT) ** len(counts))
         pieces = self.start.split(size), self.weights.split(size), weights.split(size)
         for start, rows, r in zip(*pieces, strict=True):
             value = outer(rows[..., LEFT] * rows[..., RIGHT]) * r.unsqueeze(-1)
             A.index_add_(0, numbered(REACH * start, counts, PAIRS).flatten(), value.flatten())
+        return A
 
 
 def numbered(first: Tensor, sizes: tuple[int, ...], near: tuple[int, ...]) -> Tensor:
@@ -377,32 +366,6 @@ class ProductFeatures:
         return reduce(torch.mul, factors).mT.unflatten(0, X.shape[:-1])
 
 
-@dataclass(frozen=True)
-class NodeFeatures:
-    """Any functions, interpolated from the nodes of a grid; a `FeatureMap`.
-
-    Attributes:
-        grid: The nodes.
-        values: The functions at the nodes, ``m x f``.
-    """
-
-    grid: Grid
-    values: Tensor
-
-    def functions(self) -> Functions | None:
-        """As `FeatureMap`."""
-        grid, axes = self.grid, range(self.grid.dim)
-        ones = [np.broadcast_to(np.eye(REACH), (g - 1, REACH, REACH)) for g in grid.sizes]
-        weights = [grid.table(k, ones[k]) for k in axes]
-        starts = [grid.starts(k) for k in axes]
-        return grid.placed(NodeFunctions(weights, starts, self.values.numpy(), grid.sizes))
-
-    def features(self, X: Tensor) -> Tensor:
-        """As `FeatureMap`: O(4^d) per point and feature."""
-        W = self.grid.interpolate(X)
-        return interpolated(self.values, W.index, W.weight)
-
-
 def interpolated(values: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     """Weighted sums of functions' values at some nodes of each point, differentiable twice.
 
@@ -427,8 +390,12 @@ def interpolated(values: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     return twice(summed, plain, weight) if weight.requires_grad else summed(weight)
 
 
-GridFeatures = ProductFeatures | NodeFeatures
-"""Functions interpolated from the nodes of a grid."""
+def at_points(values: Tensor, W: Interpolation) -> Tensor:
+    """``W F`` for the values F of functions at the nodes, ``o x m x f``: ``o x n x f`` at n points.
+
+    O(4^d) per point and function.
+    """
+    return torch.stack([interpolated(own, W.index, W.weight) for own in values])
 
 
 # -- sums over the nodes -------------------------------------------------------------------------
@@ -479,9 +446,7 @@ class GridState(BufferedStatistics[Grid]):
     ) -> tuple[Tensor, Tensor]:
         """O(q 10^d) for q points."""
         W = self.grid.interpolate(X)
-        A = weights.new_zeros(len(weights), pair_count(self.grid.sizes))
-        for sums, r in zip(A, weights, strict=True):
-            W.add_outer(sums, r)
+        A = torch.stack([W.outer_sums(r) for r in weights])
         return A, W.transpose_times(weighted, self.grid.m)
 
     def totals(self) -> tuple[Tensor, Tensor, Tensor]:

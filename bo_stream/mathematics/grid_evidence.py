@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from torch import Tensor
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.autograd import attach
 from bo_stream.mathematics.evidence import Factorisation, covariance_evidence, factorise
-from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridState
+from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridState, at_points
 from bo_stream.mathematics.grid_kernel import (
     CholeskyRoot,
     DataProcess,
@@ -32,8 +33,6 @@ from bo_stream.mathematics.grid_kernel import (
     GridKernel,
     NodeProcess,
     Root,
-    at_points,
-    covariance_with_nodes,
     feature_process,
     features_of,
     kernel_parts,
@@ -112,8 +111,7 @@ def grid_evidence(
     with torch.no_grad():
         roots = _roots(state, prior, n)
     if roots is None:
-        X = state.buffer.X[:n]
-        K = prior_covariance(prior.kernel, state.grid, X, len(state.b))
+        K = prior_covariance(prior.kernel, state.grid, state.buffer.X[:n], len(state.b))
         C, y, _ = _noisy(state, prior, n, K)
         L = chol_psd(C.detach())
         value, best = covariance_evidence(C, L, y, None if profile_mean and n else c)
@@ -149,18 +147,19 @@ def grid_process(state: GridState, prior: Prior, n: int, *, moves: bool = False)
     """
     prior = replace(prior, mean=prior.mean.clone())  # not a view of the parameter
     grid, roots = state.grid, _roots(state, prior, n)
-    if roots is None and not (moves and is_product(prior.kernel, grid.dim)):
+    product = is_product(prior.kernel, grid.dim)
+    if roots is None and not (moves and product):
         return _data_process(state, prior, n)
     roots = roots or whole_roots(grid, _parts(state, prior))
     made = [_factorised(state, prior, i, root, False) for i, root in enumerate(roots)]
     factors, h = [part.L for part in made], [part.h for part in made]
-    bases = [root for root in roots if isinstance(root, Eigenbasis)]
-    if bases:
-        return feature_process(features_of(grid, bases), factors, h, prior.mean)
-    R = torch.stack([root.R for root in roots if isinstance(root, CholeskyRoot)])
+    if product:
+        features = features_of(grid, cast(Sequence[Eigenbasis], roots))
+        return feature_process(features, factors, h, prior.mean)
+    R = torch.stack([root.R for root in cast(Sequence[CholeskyRoot], roots)])
     V = torch.linalg.solve_triangular(torch.stack(factors), R.mT, upper=False).mT
-    values = (V @ torch.stack(h).unsqueeze(-1)).squeeze(-1)
-    return NodeProcess.of(grid, values, V @ V.mT, prior.mean)
+    u = (V @ torch.stack(h).unsqueeze(-1)).squeeze(-1)
+    return NodeProcess.of(grid, u, V @ V.mT, prior.mean)
 
 
 # -- roots ---------------------------------------------------------------------------------------
@@ -227,21 +226,21 @@ def _data_process(state: GridState, prior: Prior, n: int) -> Process:
     for a kernel that is no product: O(n m^2).
     """
     grid, parts, X = state.grid, _parts(state, prior), state.buffer.X[:n].clone()
-    W = grid.interpolate(X)
-    halves = covariance_with_nodes(parts[0], W) if len(parts) == 1 else None
-    if halves is None:
+    product = len(parts) > 1
+    if product:
         K = prior_covariance(prior.kernel, grid, X, len(state.b))
     else:
-        K = at_points(halves, W)
+        S, W = grid.spread(parts[0]), grid.interpolate(X)
+        halves = at_points(S, W)
+        K = at_points(halves.mT, W)
     C, y, noise = _noisy(state, prior, n, K)
     L, e = chol_psd(C), y - (prior.mean - state.origin).unsqueeze(-1)
     u = torch.linalg.solve_triangular(L, e.unsqueeze(-1), upper=False)
-    if halves is None:
+    if product:
         kernel = GridKernel(grid, parts)
         return DataProcess(kernel, GridBasis(kernel, X, noise), L, None, u.squeeze(-1), prior.mean)
     H = torch.linalg.solve_triangular(L, halves, upper=False).mT
-    S = torch.baddbmm(grid.spread(parts[0]), H, H.mT, alpha=-1.0)
-    return NodeProcess.of(grid, (H @ u).squeeze(-1), S, prior.mean)
+    return NodeProcess.of(grid, (H @ u).squeeze(-1), S - H @ H.mT, prior.mean)
 
 
 # -- how fine a grid must be ---------------------------------------------------------------------

@@ -25,25 +25,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any, cast
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from gpytorch.kernels import Kernel
 from torch import Size, Tensor
 
-from bo_stream.mathematics.autograd import lasting_property, traced
+from bo_stream.mathematics.autograd import lasting_property, twice
 from bo_stream.mathematics.evidence import OutputStatistics, root_gradient, under_root
 from bo_stream.mathematics.expanded import Covariance, Expansion, ProductCovariance
 from bo_stream.mathematics.grid import (
     REACH,
     Grid,
     Interpolation,
-    NodeFeatures,
     ProductFeatures,
     column_pairs,
     interpolated,
     matrix_of,
-    pair_count,
 )
 from bo_stream.mathematics.joint import Factors, Integral, Joint
 from bo_stream.mathematics.kernels import (
@@ -73,7 +70,6 @@ __all__ = [
     "NodeKernel",
     "NodeProcess",
     "Root",
-    "at_points",
     "covariance_with_nodes",
     "feature_process",
     "features_of",
@@ -137,18 +133,11 @@ def prior_covariance(kernel: Kernel, grid: Grid, X: Tensor, outputs: int) -> Ten
         points = grid.axes_at(X).unsqueeze(-3)
         return flushed(kernel.forward(points, points))
     W = grid.interpolate(X)
-    return at_points(covariance_with_nodes(parts[0], W), W)
-
-
-def at_points(values: Tensor, W: Interpolation) -> Tensor:
-    """``M W'`` for ``o x p x m`` M and n points, ``o x p x n``, differentiable twice in both."""
-    number = torch.arange(len(W.start), device=values.device).unsqueeze(-1).expand(W.index.shape)
-    place, size = (
-        torch.stack([number.flatten(), W.index.flatten()]),
-        (len(W.start), values.shape[-1]),
-    )
+    number = torch.arange(len(X), device=X.device).unsqueeze(-1).expand(W.index.shape)
+    place, size = torch.stack([number.flatten(), W.index.flatten()]), (len(X), grid.m)
     rows = torch.sparse_coo_tensor(place, W.weight.flatten(), size, check_invariants=False)
-    return torch.stack([torch.sparse.mm(rows, half.mT).mT for half in values])
+    halves = covariance_with_nodes(parts[0], W)
+    return torch.stack([torch.sparse.mm(rows, half.mT) for half in halves])
 
 
 def kron_left(factors: Sequence[Tensor], M: Tensor) -> Tensor:
@@ -467,14 +456,13 @@ class DataProcess(Process):
         phi, e = basis(self.basis.Z) / deviations, R @ self.u.unsqueeze(-1) / deviations
         L = chol_psd(phi.mT @ phi + torch.eye(basis.size).to(phi))
         h = torch.linalg.solve_triangular(L, phi.mT @ e, upper=False)
-        features = cast(ProductFeatures, basis.features)
-        return feature_process(features, [*L], [h[0, :, 0]], self.mean)
+        return feature_process(cast(ProductFeatures, basis.features), [*L], [h[0, :, 0]], self.mean)
 
 
 # -- values at the nodes --------------------------------------------------------------------------
 
 
-def placed_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+def placed(x: Tensor) -> tuple[Tensor, Tensor]:
     """Numbers of nodes and their weights, ``batch x q x k`` each, of points that are placed."""
     index, weight = x.chunk(2, -1)
     return index.long(), weight
@@ -495,32 +483,32 @@ class NodeKernel(Kernel):
         self.register_buffer("S", S)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Values of all pairs; with ``diag``, of each point and itself."""
+        """Values of all pairs, ``batch x o x q x q'``; with ``diag``, of each point and itself."""
+        S, (index, weight), (others, weights) = cast(Tensor, self.S), placed(x1), placed(x2)
+        if diag and index.shape[-1] ** 2 <= S.shape[-1]:  # O(16^d) a point
+            near = S[:, index.unsqueeze(-1), index.unsqueeze(-2)].squeeze(-4).movedim(0, -4)
+            return ((near @ weight.unsqueeze(-1)).squeeze(-1) * weight).sum(-1)
         if diag:
-            return self._variances(x1)
-        index, weight = placed_rows(x1)
-        if x1 is x2:
-            return cast(Tensor, _Own.apply(self, index, weight))
+            alone = x1.transpose(-2, -3).unsqueeze(-3)
+            return self.forward(alone, alone)[..., 0, 0].mT
         if x1.numel() > x2.numel():
             return self.forward(x2, x1).mT
-        return self.values(index, weight, *placed_rows(x2))
+        if x1 is not x2 or not weight.requires_grad:
+            return self._between(index, weight, others, weights)
 
-    def _variances(self, x: Tensor) -> Tensor:
-        """Of each point and itself: O(16^d) if that is less than the nodes, else O(4^d m)."""
-        (index, weight), S = placed_rows(x), cast(Tensor, self.S)
-        if index.shape[-1] ** 2 > S.shape[-1]:
-            alone = x.transpose(-2, -3).unsqueeze(-3)
-            return self.forward(alone, alone)[..., 0, 0].mT
-        output = torch.arange(len(S), device=S.device).reshape(-1, 1, 1, 1)
-        near = S[output, index.unsqueeze(-1), index.unsqueeze(-2)]
-        return ((near @ weight.unsqueeze(-1)).squeeze(-1) * weight).sum(-1)
+        def own(weight: Tensor) -> Tensor:  # S is symmetric: ``W S`` is the derivative of both
+            near = self._near(index, weight.detach(), index)
+            K = (near * weight.unsqueeze(-3)).sum(-1)
+            return K + K.mT - K.detach()
 
-    def values(self, index: Tensor, weight: Tensor, others: Tensor, weights: Tensor) -> Tensor:
-        """Of pairs of points and others, from their nodes and weights: ``batch x o x q x q'``."""
-        return (self.near(index, weight, others) * weights.unsqueeze(-3)).sum(-1)
+        return twice(own, lambda weight: self._between(index, weight, index, weight), weight)
 
-    def near(self, index: Tensor, weight: Tensor, others: Tensor) -> Tensor:
-        """``W S`` at nodes of other points, ``batch x o x q x q' x k``."""
+    def _between(self, index: Tensor, weight: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+        """Values of points and others."""
+        return (self._near(index, weight, others) * weights.unsqueeze(-3)).sum(-1)
+
+    def _near(self, index: Tensor, weight: Tensor, others: Tensor) -> Tensor:
+        """``W S`` at the nodes of other points, ``batch x o x q x q' x k``."""
         S = cast(Tensor, self.S)
         half = interpolated(S.transpose(0, 1).flatten(1), index, weight)
         half = half.unflatten(-1, S.shape[::2]).squeeze(-4).transpose(-2, -3)
@@ -530,104 +518,67 @@ class NodeKernel(Kernel):
         return near.unflatten(-1, others.shape[-2:])
 
 
-class _Own(torch.autograd.Function):
-    """``W S W'`` of a `NodeKernel`; S is symmetric: derivatives take ``W S`` at the nodes."""
-
-    @staticmethod
-    def forward(ctx: Any, kernel: NodeKernel, index: Tensor, weight: Tensor) -> Tensor:
-        near = kernel.near(index, weight, index)
-        ctx.kernel = kernel
-        ctx.save_for_backward(index, weight, near)
-        return (near * weight.unsqueeze(-3)).sum(-1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        index, weight, near = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            gradients = traced(lambda w: ctx.kernel.values(index, w, index, w), [weight], grads[0])
-            return None, None, *gradients
-        both = (grads[0] + grads[0].mT).unsqueeze(-1)
-        return None, None, (both * near).sum(-3).sum(-3, keepdim=True)
-
-
 @dataclass(frozen=True)
 class NodeProcess(Process):
-    """The posterior of the values at the nodes: the basis has their mean, the kernel their
-    covariance.
+    """The posterior of the values at the nodes: u has their means less the constant one, the kernel
+    their covariances.
     """
 
     kernel: NodeKernel
     basis: FeatureBasis
 
     @classmethod
-    def of(cls, grid: Grid, values: Tensor, S: Tensor, mean: Tensor) -> NodeProcess:
-        """From the moments of the values at the nodes, less the constant mean.
-
-        Args:
-            grid: The nodes.
-            values: Means, ``o x m``.
-            S: Covariances, ``o x m x m``.
-            mean: Constant prior means, ``o``.
-        """
-        eye = torch.eye(len(mean)).to(mean)
-        basis = FeatureBasis(NodeFeatures(grid, values.mT.contiguous()), eye)
-        return cls(NodeKernel(S), basis, S[:, :0, :0], None, torch.ones_like(eye), mean)
+    def of(cls, grid: Grid, u: Tensor, S: Tensor, mean: Tensor) -> NodeProcess:
+        """From means ``o x m``, covariances ``o x m x m``, and constant prior means ``o``."""
+        cardinal = torch.eye(max(grid.sizes)).to(u).expand(grid.dim, -1, -1)
+        columns = 1 + torch.ones(grid.sizes, device=u.device).nonzero().mT
+        basis = FeatureBasis(ProductFeatures(grid, cardinal, columns), torch.ones_like(u))
+        return cls(NodeKernel(S), basis, None, None, u, mean)
 
     @property
-    def _at_nodes(self) -> NodeFeatures:
-        return cast(NodeFeatures, self.basis.features)
+    def _grid(self) -> Grid:
+        return cast(ProductFeatures, self.basis.features).grid
 
     def placed(self, X: Tensor) -> Tensor:
         """Numbers of the nodes, then weights."""
-        W = self._at_nodes.grid.interpolate(X)
+        W = self._grid.interpolate(X)
         return torch.cat([W.index.to(X), W.weight], -1)
 
     def at(self, X: Tensor) -> Joint:
         """As for any process: O(4^d) per mean."""
         X = self.placed(X)
-        index, weight = placed_rows(X)
-        values = (weight.unsqueeze(-2) @ self._at_nodes.values[index]).squeeze(-2)
-        mean = self.mean.unsqueeze(-1) + (values @ self.basis.scale.mT).mT
+        index, weight = placed(X)
+        mean = self.mean.unsqueeze(-1) + (self.u[:, index] * weight).sum(-1).movedim(0, -2)
         return Joint(mean, X, self.kernel, mean.new_zeros(*mean.shape, 0))
 
     def path(self, sample_shape: Size) -> Path:
         """Exact sample functions, from draws of the values at the nodes: O(m^3) once."""
-        drawn = self._drawn
-        draws = drawn.scale * torch.randn(*sample_shape, *drawn.scale.shape).to(self.u)
-        means = self.basis.scale.expand(*sample_shape, -1, -1)
-        return FeaturePath(drawn.features, self.mean, torch.cat([draws, means], -1))
+        draws = [
+            torch.randn(*sample_shape, root.shape[1]).to(root) @ root.mT for root in self._roots
+        ]
+        return FeaturePath(self.basis.features, self.mean, self.u + torch.stack(draws, -2))
 
     @lasting_property
-    def _drawn(self) -> FeatureBasis:
-        """Roots of all outputs' covariances, then, without a scale, the means."""
-        S, means = cast(Tensor, self.kernel.S), self._at_nodes.values
-        roots = [torch.from_numpy(pivoted_root(each)).to(S) for each in S.numpy(force=True)]
-        values = torch.cat([*roots, means], -1)
-        scale = torch.block_diag(*(root.new_ones(1, root.shape[1]) for root in roots))
-        return FeatureBasis(replace(self._at_nodes, values=values), scale)
+    def _roots(self) -> list[Tensor]:
+        """Of each output's covariances, ``m x r``."""
+        each = cast(Tensor, self.kernel.S).numpy(force=True)
+        return [torch.from_numpy(pivoted_root(S)).to(self.u) for S in each]
 
     @lasting_property
     def expansion(self) -> Expansion | None:
-        """As for any process, if the nodes are not too many: O(m^3)."""
-        many = len(self.u) > 1 or self._at_nodes.grid.m > MOST_ROOTS
-        if many or self.u.device.type != "cpu":
+        """As for any process, if the nodes are not too many."""
+        many = len(self.u) > 1 or self._grid.m > MOST_ROOTS
+        functions = None if many or self.u.device.type != "cpu" else self.basis.features.functions()
+        if functions is None:
             return None
-        functions, r = self._drawn.features.functions(), self._drawn.size
-        alpha = F.pad(self.basis.scale[0], (r, 0)).numpy()
-        W = np.diag((np.arange(len(alpha)) < r).astype(float))
-        return None if functions is None else Expansion(functions, alpha, W, float(self.mean))
+        S = cast(Tensor, self.kernel.S)[0].numpy()
+        return Expansion(functions, self.u[0].numpy(), S, float(self.mean))
 
-    def integral(self, points: Tensor, weights: Tensor) -> Integral:
+    def sums(self, X: Tensor, w: Tensor) -> Integral:
         """As for any process: O(P 16^d + m^3)."""
-
-        def sums(X: Tensor, w: Tensor) -> Integral:
-            W, S = self._at_nodes.grid.interpolate(X), cast(Tensor, self.kernel.S)
-            A = w.new_zeros(pair_count(W.sizes))
-            W.add_outer(A, w)
-            N = NodeKernel(S @ matrix_of(A, W.sizes) @ S)
-            return NodeSums(self.at(X), w, kernel=N)
-
-        return self._last("_integral", sums, points, weights)
+        W, S = self._grid.interpolate(X), cast(Tensor, self.kernel.S)
+        N = NodeKernel(S @ matrix_of(W.outer_sums(w), W.sizes) @ S)
+        return NodeSums(self.at(X), w, kernel=N)
 
 
 @dataclass(frozen=True)
@@ -636,41 +587,37 @@ class NodeSums(Integral):
 
     Attributes:
         kernel: ``w_x' N w_z``, the sums without data.
-        factors: Those of each time that data were added to the process.
+        given: The sums without the last data, and the factors of these; None without data.
     """
 
     kernel: NodeKernel = field(kw_only=True)
-    factors: tuple[Factors, ...] = ()
+    given: tuple[NodeSums, Factors] | None = None
 
     def gram(self, a: Joint, b: Joint) -> Tensor:
         """As `Integral`: O(16^d) a pair, and O(4^d m) a point of the data added."""
-        if not self.factors:
+        if self.given is None:
             return cross_kernel(self.kernel, a.X, b.X)
-        V, G = self._change(a)
-        W, H = (V, G) if a is b else self._change(b)
-        return self._before.gram(a, b) - V.mT @ H - G.mT @ W
+        V, G = self._change(*self.given, a)
+        W, H = (V, G) if a is b else self._change(*self.given, b)
+        return self.given[0].gram(a, b) - V.mT @ H - G.mT @ W
 
     def gram_diagonal(self, a: Joint) -> Tensor:
         """As `gram`."""
-        if not self.factors:
+        if self.given is None:
             return cast(Tensor, self.kernel(a.X.unsqueeze(-3), diag=True))
-        W, H = self._change(a)
-        return self._before.gram_diagonal(a) - 2.0 * (W * H).sum(-2)
+        W, H = self._change(*self.given, a)
+        return self.given[0].gram_diagonal(a) - 2.0 * (W * H).sum(-2)
 
     def conditioned(self, factors: Factors) -> Integral:
         """As `Integral`."""
-        return replace(self, t=self.t.conditioned(factors), factors=(*self.factors, factors))
+        return replace(self, t=self.t.conditioned(factors), given=(self, factors))
 
-    @property
-    def _before(self) -> NodeSums:
-        """Without the last data."""
-        return replace(self, factors=self.factors[:-1])
-
-    def _change(self, a: Joint) -> tuple[Tensor, Tensor]:
+    @staticmethod
+    def _change(before: NodeSums, factors: Factors, a: Joint) -> tuple[Tensor, Tensor]:
         """``W`` and H of the last data f, ``batch x o x p x q``, which take ``W_a'H_b + H_a'W_b``
         from the sums: ``H_a = L^-1 gram(f, a) - 1/2 L^-1 gram(f, f) L^-T W_a``.
         """
-        (f, L, _), W = self.factors[-1], a.less[len(self.factors) - 1]
-        half = partial(torch.linalg.solve_triangular, L, upper=False)
-        M = half(half(self._before.gram(f, f)).mT)
-        return W, half(self._before.gram(f, a)) - 0.5 * M @ W
+        f, L, _ = factors
+        W, half = a.less[len(f.less)], partial(torch.linalg.solve_triangular, L, upper=False)
+        M = half(half(before.gram(f, f)).mT)
+        return W, half(before.gram(f, a)) - 0.5 * M @ W

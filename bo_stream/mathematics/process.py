@@ -361,13 +361,13 @@ class Process:
             points: ``P x d``, transformed space.
             weights: ``P``.
         """
+        return self._last("_integral", self.sums, points, weights)
 
-        def sums(X: Tensor, w: Tensor) -> Integral:
-            if self.kernel is None:
-                return Integral.on_features(self.basis, self.L, X, w)
-            return Integral(self.at(X), w)
-
-        return self._last("_integral", sums, points, weights)
+    def sums(self, X: Tensor, w: Tensor) -> Integral:
+        """As `integral`, not kept."""
+        if self.kernel is None:
+            return Integral.on_features(self.basis, self.L, X, w)
+        return Integral(self.at(X), w)
 
     def pool(self, X: Tensor) -> Joint:
         """As `at`, for points ``q x d`` that may be asked for again: the last are kept, if few."""

@@ -19,7 +19,7 @@ from torch.distributions import MultivariateNormal
 
 from bo_stream.errors import InputError
 from bo_stream.mathematics.expanded import Functions, PlacedFunctions
-from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, GridFeatures
+from bo_stream.mathematics.grid import DEFAULT_SIZES, Grid, ProductFeatures
 from bo_stream.mathematics.grid_kernel import prior_covariance
 from bo_stream.mathematics.linalg import chol_psd
 from bo_stream.mathematics.process import FeatureBasis, Process
@@ -206,7 +206,7 @@ class ProjectedKernel(Kernel):
 def moved(process: Process, grid: ProjectedGrid) -> Process:
     """A process of the values at the nodes, under another projection of future points."""
     basis = cast(FeatureBasis, process.basis)
-    features = replace(cast(GridFeatures, basis.features), grid=grid)
+    features = replace(cast(ProductFeatures, basis.features), grid=grid)
     return replace(process, basis=replace(basis, features=features))
 
 
@@ -242,7 +242,9 @@ def gradient_step(
         rate: Longest step, in lengths of phi.
         seen: The number of earlier points, or their weight.
     """
-    grid = cast(ProjectedGrid, cast(GridFeatures, cast(FeatureBasis, process.basis).features).grid)
+    grid = cast(
+        ProjectedGrid, cast(ProductFeatures, cast(FeatureBasis, process.basis).features).grid
+    )
     phi = grid.phi
 
     def at(phi: Tensor) -> MultivariateNormal:

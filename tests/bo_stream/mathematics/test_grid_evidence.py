@@ -11,7 +11,7 @@ from torch import Size, Tensor
 
 from bo_stream.errors import StateError, UnsupportedError
 from bo_stream.mathematics.expanded import ExpandedProcess
-from bo_stream.mathematics.grid import ProductFeatures, matrix_of
+from bo_stream.mathematics.grid import matrix_of
 from bo_stream.mathematics.grid_evidence import _roots, check_size
 from bo_stream.mathematics.grid_kernel import (
     CholeskyRoot,
@@ -228,9 +228,9 @@ def test_the_cheapest_route_is_taken(
     with torch.no_grad():
         roots = _roots(own.state, own.prior, n)
     assert kind is None if roots is None else type(roots[0]) is kind
-    features = own.process().basis
-    compact = isinstance(getattr(features, "features", None), ProductFeatures)
-    assert compact is (kind is Eigenbasis)
+    process = own.process()
+    assert isinstance(process, NodeProcess) is (name == "Matern")
+    assert isinstance(process, DataProcess) is (name == "RBF" and kind is None)
 
 
 def test_what_is_left_out_is_little() -> None:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bo_stream.errors import BoundsError
-from bo_stream.mathematics.grid import Grid, NodeFeatures, ProductFeatures
-from bo_stream.mathematics.grid_kernel import Eigenbasis, features_of
+from bo_stream.mathematics.grid import Grid, ProductFeatures, interpolated
+from bo_stream.mathematics.grid_kernel import Eigenbasis, NodeProcess, features_of
 from tests.bo_stream.mathematics.grid_cases import dense_interpolation
 
 SIZES = {1: (5,), 2: (4, 6), 3: (6, 4, 5)}
@@ -38,8 +38,10 @@ def test_products_of_one_dimension_each_are_the_same(d: int, folded: bool) -> No
         whole = (whole.unsqueeze(1) * table[:size]).flatten(0, 1)
     columns = torch.arange(1, 8).expand(d, -1)
     dense = torch.einsum("bqn,nf->bqf", dense_interpolation(own.interpolate(X)), whole)
-    for features in (ProductFeatures(own, tables, columns), NodeFeatures(own, whole)):
-        torch.testing.assert_close(features.features(X), dense, rtol=1e-11, atol=1e-11)
+    found, W = ProductFeatures(own, tables, columns).features(X), own.interpolate(X)
+    torch.testing.assert_close(found, dense, rtol=1e-11, atol=1e-11)
+    found = interpolated(whole, W.index, W.weight)
+    torch.testing.assert_close(found, dense, rtol=1e-11, atol=1e-11)
 
 
 def test_points_outside_are_refused_everywhere() -> None:
@@ -61,8 +63,9 @@ def test_features_are_differentiable() -> None:
         spectra.append(torch.linalg.eigh((-0.2 * (gap - gap.unsqueeze(-1)).square()).exp()))
     basis = Eigenbasis.of(own, torch.tensor(2.0, dtype=torch.float64), spectra, 1e-3)
     assert basis.size < own.m
-    nodes = torch.randn(own.m, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    for features in (features_of(own, [basis]), NodeFeatures(own, nodes)):
+    u, mean = torch.ones(1, own.m).double(), torch.zeros(1).double()
+    at_nodes = NodeProcess.of(own, u, torch.eye(own.m).double().unsqueeze(0), mean).basis.features
+    for features in (features_of(own, [basis]), at_nodes):
         X = places(own)[:2, 2:].clone().requires_grad_(True)
         assert torch.autograd.gradcheck(features.features, (X,), eps=1e-6, atol=1e-6)
         assert torch.autograd.gradgradcheck(features.features, (X,), eps=1e-6, atol=1e-5)
