@@ -10,7 +10,7 @@ Every family has the posterior::
     computation-aware       S'k(X, x)      factor of S'(K + D)S     none: V = 0
     nodes, inducing points  k(Z, x)        factor of k(Z, Z)        factor of Q = I + R^-1 A R^-T
     features                scaled phi(x)  none: a = b              factor of Q
-    whitened features       L^-1 phi(x)    none: a = b              none: V = a
+    values at nodes         none: k is the posterior covariance itself
 
 Features are the whole prior, ``k(x, z) = a_x'a_z``, so that ``V_x'V_z`` is all that is left.
 Entries of b beyond those of R enter the mean only.
