@@ -377,6 +377,7 @@ def stages_of(
     Raises:
         InputError: for names that there are not.
     """
+    check_not_shadowed("acquisitions")
     from acquisitions.rule import REGISTRY  # not at the top: a circle
 
     feasible, stages = settings.feasible(constraints), list[Stage]()
@@ -441,7 +442,6 @@ def _surrogate(settings: Settings, choice: Any) -> Callable[..., StreamingGP]:
 
 def _rule(settings: Settings, feasible: FeasibleSet, choice: Any) -> Rule:
     """What chooses trials by a choice: a callable, or name and options."""
-    check_not_shadowed("acquisitions")
     from acquisitions.maximised import Maximised, rule_of  # not at the top: a circle
 
     if callable(choice):

@@ -1,6 +1,7 @@
 """The search for maximisers beside BoTorch's."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from torch import Tensor
 
 import acquisitions.optimize
 from acquisitions import NIPV, MaxVariance, build, optimize_acqf
-from acquisitions.ascent import maximise_in_turn
+from acquisitions.ascent import maximise_in_turn, of_acquisition
 from acquisitions.domain import Domain
 from bo_stream import HSGP, WISKI, CaGP, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.base.gaussian_model import GaussianModel
@@ -111,7 +112,8 @@ def test_feasible_maximisers_are_those_of_autograd(name: str) -> None:
             acqf.__class__ = type("Unknown", (type(acqf),), {})
         torch.manual_seed(0)
         with calls_of(type(acqf).forward) as calls:
-            x = maximise_in_turn(acqf, domain, 1, PENDING, X)
+            surface = partial(of_acquisition, acqf, domain.bounds, PENDING)
+            x = maximise_in_turn(surface, domain, 1, PENDING, X)
         assert bool(domain.contains(x).all()) and (len(calls) > 3) == by_autograd
         found.append(float(acqf(x.unsqueeze(0))))
     assert found[0] == pytest.approx(found[1], abs=1e-2, rel=1e-2)

@@ -495,12 +495,25 @@ def _sealed(campaign: str, number: int, contents: Mapping[str, Any]) -> dict[str
     try:
         return {**contents, CHECKSUM: _digest(campaign, number, contents)}
     except TypeError as error:
+        part = _not_plain(contents.get("settings", contents))
+        remedy = f"Give a callable for the {part}, and give it again to Campaign.resume"
+        if part == "space":
+            remedy = "Name places by texts or numbers: table.index = table.index.astype(str)"
         raise InputError(
             "plain data in a store: texts, numbers, lists and tables",
-            f"{error}",
-            "Give a callable for the surrogate or the acquisition function, and give it again to "
-            "Campaign.resume; name places by texts or numbers: table.index.astype(str).",
+            f"{error}, in {part}",
+            f"{remedy}; or leave out the store.",
         ) from error
+
+
+def _not_plain(contents: Mapping[str, Any]) -> str | None:
+    """The first part that is not plain data."""
+    for part, value in contents.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            return part
+    return None
 
 
 def _unsealed(
