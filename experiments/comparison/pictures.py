@@ -15,6 +15,8 @@ COLUMNS = 4
 """Of panels."""
 PLACES = 80
 """Along the axis, where the runs of a method are put together."""
+LINE = 0.045
+"""Height of a line of text, as a share of that of a panel."""
 AXES: dict[Unit, str] = {
     "n": "evaluations",
     "cpu_seconds": "processor seconds of the optimiser",
@@ -86,19 +88,10 @@ def draw_pooled(runs: Sequence[pd.DataFrame], unit: Unit, path: Path, title: str
         chosen = scaled[scaled["method"] == method]
         draw_curve(ax, over_tasks(chosen, unit), unit, method, k, least=1e-6)
         end = chosen.groupby(["task", "seed"])["n"].last().median()
-        line = ax.lines[-1]
-        ax.annotate(
-            f"{method}: {end:,.0f} evaluations",
-            (np.asarray(line.get_xdata())[-1], np.asarray(line.get_ydata())[-1]),
-            xytext=(6, 0),
-            textcoords="offset points",
-            color=line.get_color(),
-            fontsize=9,
-            va="center",
-            annotation_clip=False,
-        )
+        ax.lines[-1].set_label(f"{method}: {end:,.0f} evaluations")
     logarithmic_axis(ax, "x")
     logarithmic_axis(ax, "y")
+    name_ends(ax)
     ax.grid(True, alpha=0.25)
     ax.set(xlabel=AXES[unit], ylabel="regret, as a share of that after the design")
     about = f"geometric mean of {table['task'].nunique()} functions"
@@ -106,6 +99,25 @@ def draw_pooled(runs: Sequence[pd.DataFrame], unit: Unit, path: Path, title: str
         f"{title}\n{about}, median and quartiles of {table['seed'].nunique()} seeds", fontsize=10
     )
     save(figure, path)
+
+
+def name_ends(ax: Axes) -> None:
+    """Write the labels of lines at their ends, one above the other, on a logarithmic axis."""
+    low, high = np.log10(ax.get_ylim())
+    last = -np.inf
+    for line in sorted(ax.lines, key=lambda line: np.asarray(line.get_ydata())[-1]):
+        x, y = (np.asarray(values)[-1] for values in line.get_data())
+        last = max(np.log10(y), last + LINE * (high - low))
+        ax.annotate(
+            str(line.get_label()),
+            (x, 10.0**last),
+            xytext=(6, 0),
+            textcoords="offset points",
+            color=line.get_color(),
+            fontsize=9,
+            va="center",
+            annotation_clip=False,
+        )
 
 
 def over_tasks(runs: pd.DataFrame, unit: Unit) -> pd.DataFrame:
