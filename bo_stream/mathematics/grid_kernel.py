@@ -471,7 +471,7 @@ def placed(x: Tensor) -> tuple[Tensor, Tensor]:
 class NodeKernel(Kernel):
     """The covariance ``w_x' S w_z`` of values interpolated from the nodes of a grid, for o outputs.
 
-    Points are placed, ``batch x 1 x q x 2 k``: numbers of ``k = 4^d`` nodes, then their weights.
+    Points are placed, ``batch x (1 x) q x 2 k``: numbers of ``k = 4^d`` nodes, then their weights.
     O(k m) per point of the smaller set, and O(k) per pair.
 
     Args:
@@ -479,20 +479,35 @@ class NodeKernel(Kernel):
     """
 
     def __init__(self, S: Tensor) -> None:
-        super().__init__(batch_shape=Size([] if len(S) == 1 else [len(S)]))
-        self.register_buffer("S", S)
+        one = len(S) == 1
+        super().__init__(batch_shape=Size([] if one else [len(S)]))
+        self.register_buffer("one_or_all", S[0] if one else S)  # gpytorch indexes those of a batch
+
+    @property
+    def S(self) -> Tensor:
+        """Covariances of the values at the nodes, ``o x m x m``."""
+        S = cast(Tensor, self.one_or_all)
+        return S if self.batch_shape else S.unsqueeze(0)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Values of all pairs, ``batch x o x q x q'``; with ``diag``, of each point and itself."""
-        S, (index, weight), (others, weights) = cast(Tensor, self.S), placed(x1), placed(x2)
+        """Values of all pairs, ``batch x (o x) q x q'``; with ``diag``, of a point and itself."""
+        if self.batch_shape:
+            return self._of_outputs(x1, x2, diag)
+        one = x1.unsqueeze(-3)
+        values = self._of_outputs(one, one if x1 is x2 else x2.unsqueeze(-3), diag)
+        return values.squeeze(-2 if diag else -3)
+
+    def _of_outputs(self, x1: Tensor, x2: Tensor, diag: bool = False) -> Tensor:
+        """Values of points ``batch x 1 x q x 2 k``, ``batch x o x q (x q')``."""
+        S, (index, weight), (others, weights) = self.S, placed(x1), placed(x2)
         if diag and index.shape[-1] ** 2 <= S.shape[-1]:  # O(16^d) a point
             near = S[:, index.unsqueeze(-1), index.unsqueeze(-2)].squeeze(-4).movedim(0, -4)
             return ((near @ weight.unsqueeze(-1)).squeeze(-1) * weight).sum(-1)
         if diag:
             alone = x1.transpose(-2, -3).unsqueeze(-3)
-            return self.forward(alone, alone)[..., 0, 0].mT
+            return self._of_outputs(alone, alone)[..., 0, 0].mT
         if x1.numel() > x2.numel():
-            return self.forward(x2, x1).mT
+            return self._of_outputs(x2, x1).mT
         if x1 is not x2 or not weight.requires_grad:
             return self._between(index, weight, others, weights)
 
@@ -509,7 +524,7 @@ class NodeKernel(Kernel):
 
     def _near(self, index: Tensor, weight: Tensor, others: Tensor) -> Tensor:
         """``W S`` at the nodes of other points, ``batch x o x q x q' x k``."""
-        S = cast(Tensor, self.S)
+        S = self.S
         half = interpolated(S.transpose(0, 1).flatten(1), index, weight)
         half = half.unflatten(-1, S.shape[::2]).squeeze(-4).transpose(-2, -3)
         place = others.flatten(-2).unsqueeze(-2)
@@ -561,7 +576,7 @@ class NodeProcess(Process):
     @lasting_property
     def _roots(self) -> list[Tensor]:
         """Of each output's covariances, ``m x r``."""
-        each = cast(Tensor, self.kernel.S).numpy(force=True)
+        each = self.kernel.S.numpy(force=True)
         return [torch.from_numpy(pivoted_root(S)).to(self.u) for S in each]
 
     @lasting_property
@@ -571,12 +586,12 @@ class NodeProcess(Process):
         functions = None if many or self.u.device.type != "cpu" else self.basis.features.functions()
         if functions is None:
             return None
-        S = cast(Tensor, self.kernel.S)[0].numpy()
+        S = self.kernel.S[0].numpy()
         return Expansion(functions, self.u[0].numpy(), S, float(self.mean))
 
     def sums(self, X: Tensor, w: Tensor) -> Integral:
         """As for any process: O(P 16^d + m^3)."""
-        W, S = self._grid.interpolate(X), cast(Tensor, self.kernel.S)
+        W, S = self._grid.interpolate(X), self.kernel.S
         N = NodeKernel(S @ matrix_of(W.outer_sums(w), W.sizes) @ S)
         return NodeSums(self.at(X), w, kernel=N)
 

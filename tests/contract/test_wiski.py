@@ -1,4 +1,4 @@
-"""WISKI under the streaming contract: one configuration in every run, the others slow."""
+"""WISKI under the streaming contract: two kinds of kernels in every run, the others slow."""
 
 from typing import Any
 
@@ -40,9 +40,8 @@ class TestThreeDimensions(TestWISKI):
     options = {"grid_size": [7, 6, 7]}
 
 
-@pytest.mark.slow
 class TestMatern(TestWISKI):
-    """No product of one-dimensional kernels: a dense root."""
+    """No product of one-dimensional kernels: the posterior of the values at the nodes."""
 
     def kernel(self, outputs: int = 1) -> Kernel:
         batch = Size([outputs] if outputs > 1 else [])
