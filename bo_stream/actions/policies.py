@@ -21,7 +21,7 @@ from bo_stream.mathematics.computation_aware import (
     neighbours,
     split_blocks,
 )
-from bo_stream.mathematics.kernels import scaled
+from bo_stream.mathematics.kernels import shortest_lengths
 
 BREAKDOWN = 1e-10
 """CG has converged when a new direction is this small a share of the last product."""
@@ -134,7 +134,8 @@ class BlockSparse(CountedActions):
         if self.order == "given":
             block = split_blocks(n, self.num_actions, X.device)
         else:
-            block = locality_blocks(_in_lengthscales(X, kernel), self.num_actions)
+            lengths = torch.from_numpy(shortest_lengths(kernel, X.shape[-1])).to(X)
+            block = locality_blocks(X / lengths.nan_to_num(posinf=1.0), self.num_actions)
         S = BlockMatrix(block, self._start(X))
         if n and not bool((S.gram(torch.ones_like(S.values)).diagonal() > 0).all()):
             raise InputError(
@@ -157,14 +158,6 @@ class BlockSparse(CountedActions):
                 "Give a flat vector in the order of the data, or leave `values` out.",
             )
         return self.values.to(X.device)
-
-
-def _in_lengthscales(X: Tensor, kernel: Kernel) -> Tensor:
-    """X in units of the kernel's lengthscales, if it has them (one, or one for each column)."""
-    lengthscale = getattr(scaled(kernel).base, "lengthscale", None)
-    if lengthscale is None or lengthscale.numel() not in (1, X.shape[-1]):
-        return X
-    return X / lengthscale.detach().reshape(-1).to(X)
 
 
 @dataclass(frozen=True)

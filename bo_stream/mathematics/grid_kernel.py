@@ -479,15 +479,14 @@ class NodeKernel(Kernel):
     """
 
     def __init__(self, S: Tensor) -> None:
-        one = len(S) == 1
-        super().__init__(batch_shape=Size([] if one else [len(S)]))
-        self.register_buffer("one_or_all", S[0] if one else S)  # gpytorch indexes those of a batch
+        super().__init__(batch_shape=Size([] if len(S) == 1 else [len(S)]))
+        self.register_buffer("of_outputs", S)
 
     @property
     def S(self) -> Tensor:
-        """Covariances of the values at the nodes, ``o x m x m``."""
-        S = cast(Tensor, self.one_or_all)
-        return S if self.batch_shape else S.unsqueeze(0)
+        """``o x m x m``, also of one output that gpytorch took from several."""
+        S = cast(Tensor, self.of_outputs)
+        return S.view(-1, *S.shape[-2:])
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values of all pairs, ``batch x (o x) q x q'``; with ``diag``, of a point and itself."""
@@ -524,9 +523,8 @@ class NodeKernel(Kernel):
 
     def _near(self, index: Tensor, weight: Tensor, others: Tensor) -> Tensor:
         """``W S`` at the nodes of other points, ``batch x o x q x q' x k``."""
-        S = self.S
-        half = interpolated(S.transpose(0, 1).flatten(1), index, weight)
-        half = half.unflatten(-1, S.shape[::2]).squeeze(-4).transpose(-2, -3)
+        half = interpolated(self.S.transpose(0, 1).flatten(1), index, weight)
+        half = half.unflatten(-1, self.S.shape[::2]).squeeze(-4).transpose(-2, -3)
         place = others.flatten(-2).unsqueeze(-2)
         half = half[(None,) * (place.ndim - half.ndim)]
         near = half.take_along_dim(place[(None,) * (half.ndim - place.ndim)], -1)
@@ -586,8 +584,7 @@ class NodeProcess(Process):
         functions = None if many or self.u.device.type != "cpu" else self.basis.features.functions()
         if functions is None:
             return None
-        S = self.kernel.S[0].numpy()
-        return Expansion(functions, self.u[0].numpy(), S, float(self.mean))
+        return Expansion(functions, self.u[0].numpy(), self.kernel.S[0].numpy(), float(self.mean))
 
     def sums(self, X: Tensor, w: Tensor) -> Integral:
         """As for any process: O(P 16^d + m^3)."""
