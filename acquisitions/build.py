@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,7 @@ from acquisitions.learning import (
     Random,
     response_nipv,
 )
-from acquisitions.rule import DATA, REGISTRY, register
+from acquisitions.rule import DATA, REGISTRY, SAMPLING, register
 from acquisitions.thompson import ThompsonSampling
 from bo_stream.base.gaussian_model import GaussianModel, shift_and_scale
 from bo_stream.campaign.refitted import Refitted
@@ -41,6 +42,9 @@ from bo_stream.mathematics.autograd import lasting
 from bo_stream.surrogates.counts import CountGP
 
 __all__ = ["NAMES", "build", "sampler_for"]
+
+LOCKED = 600.0
+"""Seconds after which a lock was probably left behind; compiling takes less than a minute."""
 
 PART = 128
 """Number of test points at most of a model of BoTorch: with all of them a search needs 20 GB."""
@@ -109,7 +113,7 @@ NAMES = tuple(OF_ONE_OUTCOME)
 """Names of the acquisition functions of one outcome."""
 register("qlognehvi", qLogNoisyExpectedHypervolumeImprovement, outcomes=2, ours=True)
 
-OPTIONAL = DATA.union(*(entry.options or () for entry in REGISTRY.values()))
+OPTIONAL = DATA | SAMPLING | {"beta", "explore", "jitter", "samples"}
 """What each of these functions ignores unless it has a parameter of the name."""
 
 
@@ -190,8 +194,9 @@ def _warn_of_lock() -> None:
 
     root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
     for lock in root.glob("**/logei_fused_ext/lock"):
-        warnings.warn(
-            f"BoTorch waits until {lock} is gone. If no other program is compiling, a killed "
-            "one left it behind: delete it.",
-            stacklevel=3,
-        )
+        if time.time() - lock.stat().st_mtime > LOCKED:
+            warnings.warn(
+                f"BoTorch waits until {lock} is gone. If no other program is compiling, a killed "
+                "one left it behind: delete it.",
+                stacklevel=3,
+            )

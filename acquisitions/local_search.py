@@ -52,7 +52,7 @@ class LocalSearch(Rule):
         process = latent(model)
         observed = model._raw_inputs(model.state.X).to(domain.bounds)
         observed = domain.snapped(domain.clipped(observed))  # what rounding has moved
-        inside, values = domain.holds(observed), torch.from_numpy(process.values)
+        inside, values = domain.holds(observed), torch.from_numpy(process.values).to(observed)
         if not bool(inside.all()) and bool(inside.any()):
             best = float(values[inside].max())
         good = observed[inside][values[inside].argsort(descending=True)[:CENTRES]]
@@ -65,7 +65,7 @@ class LocalSearch(Rule):
             return of_moments(improvement(given, best), X)
 
         near = torch.cat([good, good[:1].repeat(AGAIN, 1)])
-        unit = torch.from_numpy(process.process.unit) / domain.width
+        unit = torch.from_numpy(process.process.unit).to(domain.width) / domain.width
         found = maximise_in_turn(surface, domain, q, near, seen, unit=unit.clamp_max(1.0))
         return Proposal(found.to(model.dtype))
 

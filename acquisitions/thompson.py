@@ -38,6 +38,7 @@ from bo_stream.mathematics.kernels import shortest_lengths
 from bo_stream.mathematics.linalg import chol_psd, with_jitter
 from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess
 from bo_stream.mathematics.sines import Basis, best_on_grid
+from bo_stream.surrogates.projected_wiski import ProjectedWISKI
 
 __all__ = [
     "Draws",
@@ -306,7 +307,7 @@ def _check_model(model: GaussianModel, ensemble: KernelEnsemble | None) -> None:
 def _lengths(model: GaussianModel, domain: Domain) -> Tensor:
     """The kernel's lengthscales in raw units, at most widths of the box: ``d``."""
     kernel = getattr(model, "covar_module", None)
-    if kernel is None:
+    if kernel is None or isinstance(model, ProjectedWISKI):  # a kernel of other inputs
         return domain.width
     ends = model.transformed(domain.bounds)
     scale = (ends[1] - ends[0]).abs() / domain.width

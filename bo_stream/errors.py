@@ -18,6 +18,7 @@ __all__ = [
     "BoStreamError",
     "BoundsError",
     "BudgetError",
+    "DamagedError",
     "DtypeError",
     "FallbackWarning",
     "FrozenError",
@@ -79,6 +80,10 @@ class NoiseError(InputError):
 
 class StateError(BoStreamError, RuntimeError):
     """A saved state or another stream that does not match this surrogate."""
+
+
+class DamagedError(StateError):
+    """A store that is damaged."""
 
 
 class BudgetError(StateError):
@@ -143,7 +148,7 @@ def needs_extra(extra: str) -> Iterator[None]:
     """Say in an `ImportError` of the block which extra of bo_stream has the package."""
     try:
         yield
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(f"{error}. It comes with: pip install 'bo_stream[{extra}]'.") from error
 
 

@@ -374,15 +374,7 @@ def _new_entries(
 def _corrections(
     outcomes: OutcomeSet, trial: Trial, row: Mapping[str, Entry]
 ) -> Mapping[str, Entry]:
-    """The outcomes in a row that its trial was told otherwise; all of a withdrawn one.
-
-    Raises:
-        StateError: for outcomes that were not told yet, and some only of a withdrawn trial.
-    """
-    untold = [column for column in row if column not in trial.entries]
-    if trial.status != "withdrawn" and untold:
-        what = f"outcomes of trial {trial.id} that were told"
-        raise StateError(what, f"{untold[0]!r}, which was not", "Tell it with tell().")
+    """The outcomes in a row that its trial was told otherwise; all of a withdrawn one."""
     if trial.status != "withdrawn":
         return {c: entry for c, entry in row.items() if not _same(trial.entries[c], entry)}
     row = {**trial.entries, **row}
@@ -393,11 +385,22 @@ def _corrections(
 
 
 def _filled_in(frame: pd.DataFrame, outcomes: OutcomeSet, trials: Sequence[Trial]) -> pd.DataFrame:
-    """A frame of corrections, with the columns of their outcomes that are left out and kept."""
+    """A frame of corrections, with the numbers of their outcomes that are kept.
+
+    Raises:
+        StateError: for outcomes that were not told yet.
+    """
     for one in outcomes.measured:
-        if any(column in frame for column in one.known_columns):
-            shown = one.shown([one.entry_of(trial) for trial in trials])
-            frame = frame.assign(**{c: v for c, v in shown.items() if c not in frame})
+        entries = [one.entry_of(trial) for trial in trials]
+        filled = frame.reindex(columns=one.known_columns).notna().any(axis=1)
+        cells = zip(trials, entries, filled, strict=True)
+        new = [trial for trial, entry, cell in cells if cell and entry is None]
+        untold = [trial.id for trial in new if trial.status != "withdrawn"]
+        if untold:
+            what = f"outcomes of trial {untold[0]} that were told"
+            raise StateError(what, f"{one.column!r}, which was not", "Tell it with tell().")
+        if filled.any():
+            frame = frame.assign(**{c: v for c, v in one.shown(entries).items() if c not in frame})
     return frame
 
 

@@ -73,7 +73,9 @@ def in_spelling(frame: pd.DataFrame, known: Collection[str]) -> pd.DataFrame:
     """
     if not isinstance(frame, pd.DataFrame):
         raise InputError(
-            "a DataFrame with a column for each input", type(frame).__name__, "Give one."
+            "a DataFrame with a column for each input",
+            type(frame).__name__,
+            "Give one, as ask() does.",
         )
     exact = set(known)
     names = {column: spelled(column, known) for column in frame.columns if column not in exact}

@@ -401,7 +401,7 @@ class Settings(Choices):
         """
         measured, completed = self.outcomes.measured, self.outcomes.completed
         columns = [name for one in measured for name in one.columns]
-        own = set() if self.counts else {"y", "yvar"}.intersection(self.outcomes.known_columns)
+        own = {"y", "yvar"} if "y" in columns and not self.counts else set()
         results = [*self.outcomes.results, *([completed.column] if completed else [])]
         uses = {
             "a column of every campaign": set(RESERVED) - own,

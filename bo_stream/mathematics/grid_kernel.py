@@ -472,7 +472,7 @@ class NodeKernel(Kernel):
     """The covariance ``w_x' S w_z`` of values interpolated from the nodes of a grid, for o outputs.
 
     Points are placed, ``batch x (1 x) q x 2 k``: numbers of ``k = 4^d`` nodes, then their weights.
-    O(k m) per point of the smaller set, and O(k) per pair.
+    O(k m) per point of the smaller set; O(k) per pair, also of memory.
 
     Args:
         S: Covariances of the values at the nodes, ``o x m x m``.
@@ -480,13 +480,12 @@ class NodeKernel(Kernel):
 
     def __init__(self, S: Tensor) -> None:
         super().__init__(batch_shape=Size([] if len(S) == 1 else [len(S)]))
-        self.register_buffer("of_outputs", S)
+        self.of_outputs = torch.nn.Parameter(S, requires_grad=False)  # it says the dtype
 
     @property
     def S(self) -> Tensor:
         """``o x m x m``, also of one output that gpytorch took from several."""
-        S = cast(Tensor, self.of_outputs)
-        return S.view(-1, *S.shape[-2:])
+        return self.of_outputs.view(-1, *self.of_outputs.shape[-2:])
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Values of all pairs, ``batch x (o x) q x q'``; with ``diag``, of a point and itself."""

@@ -91,8 +91,9 @@ def frozen_kernel(kernel: Kernel) -> Kernel:
     frozen = copy.deepcopy(kernel, without).requires_grad_(False).double().eval()
     for part in frozen.modules():
         part.__class__ = SMOOTHER.get(type(part), type(part))
-        for name, raw in part.named_parameters(recurse=False) if type(part) in PLAIN else ():
-            raw.copy_(part.constraint_for_parameter_name(name).transform(raw))
+        for name, raw in [*part.named_parameters(recurse=False)] if type(part) in PLAIN else ():
+            value = part.constraint_for_parameter_name(name).transform(raw)  # raw may be shared
+            setattr(part, name, torch.nn.Parameter(value, requires_grad=False))
             part.register_constraint(name, FREE, replace=True)
     return frozen
 

@@ -92,6 +92,8 @@ def test_options_reach_the_functions() -> None:
     torch.testing.assert_close(one(at), NIPV(model, X[4:5])(at), rtol=1e-10, atol=0.0)
     with pytest.raises(TypeError, match="no_such_option"):
         build("qucb", model, no_such_option=1)
+    with pytest.raises(TypeError, match="maximize"):  # an option of another function
+        build("qlogei", model, best_f=1.0, maximize=False)
 
 
 @pytest.mark.parametrize("name", ["qucb", "qlogei", "qlognei", "nipv", "max_variance"])

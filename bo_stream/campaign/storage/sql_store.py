@@ -53,7 +53,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from bo_stream.campaign.history import Event
 from bo_stream.campaign.storage.store import SNAPSHOT_EVERY, Snapshot, Transaction
-from bo_stream.errors import InputError, StateError, needs_extra
+from bo_stream.errors import DamagedError, InputError, StateError, needs_extra
 
 __all__ = ["Database", "check_store", "defer_interrupts", "parse"]
 
@@ -551,13 +551,13 @@ def _whole(campaign: str, count: int, rows: Iterable[Any]) -> list[Event]:
     return found
 
 
-def _damaged(what: str) -> StateError:
+def _damaged(what: str) -> DamagedError:
     """The error of reading something that is not as it was written."""
-    return StateError(
+    return DamagedError(
         "a store whose events and settings are whole",
         what,
-        "The file was not changed. Restore it from a copy; `bo-stream check STORE` says which "
-        "campaigns are damaged, and `sqlite3 FILE .recover` recovers the rest.",
+        "The file was not changed. Restore it from a copy, or recover the rest: `sqlite3 FILE "
+        ".recover`. `bo-stream check STORE` looks at each campaign.",
     )
 
 
@@ -579,9 +579,12 @@ def check_store(url: str) -> dict[str, str]:
     """What is damaged of every campaign of a store, empty if nothing is; nothing is written.
 
     Raises:
-        StateError: if the database cannot be read at all.
+        StateError: if the database cannot be read at all, or has no campaign.
     """
-    store, found = Database(url, readonly=True), dict[str, str]()
+    try:
+        store, found = Database(url, readonly=True), dict[str, str]()
+    except DamagedError as error:
+        return {"the database": str(error)}
     for name in store.names():
         found[name] = ""
         try:
@@ -589,6 +592,10 @@ def check_store(url: str) -> dict[str, str]:
             store.events_since(name, 0)
         except StateError as error:
             found[name] = str(error)
+    if not found:
+        where = parse(url).render_as_string(hide_password=True)
+        remedy = "Correct the URL, or restore the store from a copy."
+        raise StateError("a store with campaigns", f"none at {where}", remedy)
     return found
 
 

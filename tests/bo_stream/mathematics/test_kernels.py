@@ -68,6 +68,14 @@ def test_frozen_kernels_have_the_same_values(kernel: Kernel) -> None:
     assert torch.equal(scaled_kernel(X).to_dense(), expected)  # which is unchanged
 
 
+def test_a_frozen_kernel_of_parts_that_share_a_parameter() -> None:
+    one, other = MaternKernel(), RBFKernel()
+    other.raw_lengthscale = one.raw_lengthscale
+    kernel = (ScaleKernel(one) + ScaleKernel(other)).double()
+    X = torch.linspace(0.0, 1.0, 6, dtype=torch.float64).reshape(3, 2)
+    assert torch.equal(frozen_kernel(kernel)(X).to_dense(), kernel(X).to_dense())
+
+
 def test_parts_of_kernels() -> None:
     kernel = ScaleKernel(ScaleKernel(MaternKernel(nu=1.5, ard_num_dims=2)))
     kernel.outputscale, kernel.base_kernel.outputscale = 2.0, 3.0
