@@ -96,7 +96,7 @@ class Campaign:
         space: Where to measure: a `Box` of named inputs, or the bounds of one by name, or a `Pool`
             of places. No input has the name of a column of results (``mean``, ``sd``, ``lower``,
             ``upper``, ``gain``, ``feasible``), and no name is that of another outcome's noise
-            variances. Spellings of Unicode that look alike are one name.
+            variances. Letters that look alike are one letter.
         surrogate: Name of a family, a mapping of its name and options, or a callable ``(X, Y, Yvar,
             bounds=..., outcome_transform=...)``, such as a family or any BoTorch model of one
             output (`SingleTaskGP`), which is refitted. By default the family is chosen by goal,
