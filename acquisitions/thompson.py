@@ -35,7 +35,7 @@ from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import ProductFunctions
 from bo_stream.mathematics.grid import ProductFeatures
 from bo_stream.mathematics.kernels import shortest_lengths
-from bo_stream.mathematics.linalg import chol_psd, with_jitter
+from bo_stream.mathematics.linalg import with_jitter
 from bo_stream.mathematics.process import FeaturePath, Path, PosteriorProcess
 from bo_stream.mathematics.sines import Basis, best_on_grid
 from bo_stream.surrogates.projected_wiski import ProjectedWISKI
@@ -78,9 +78,8 @@ MOST = 40
 """Evaluations of functions on features in a climb."""
 SAME_PEAK = 0.5
 """Distance, in lengthscales, within which two candidates are taken to be on one peak."""
-JITTER, MOST_JITTER = 1e-8, 1e-4
-"""Added to the diagonal of the covariance of candidates, of which some nearly coincide: a share,
-and the largest where rounding errors need more."""
+JITTER = 1e-8
+"""Share added to the diagonal of the covariance of candidates, of which some nearly coincide."""
 
 
 class ThompsonSampling:
@@ -420,10 +419,21 @@ def drawn_at(
     Z, values = model.transformed(X), list[Tensor]()
     for process, count in zip(processes, counts, strict=True):
         joint = process.at(Z)
-        L = chol_psd(with_jitter(joint.covariance(joint)[0], JITTER), repair=MOST_JITTER)
-        normal = torch.randn(count, len(Z), dtype=L.dtype, device=L.device)
-        values.append(joint.mean + normal @ L.mT)
+        R = _root(joint.covariance(joint)[0])
+        normal = torch.randn(count, len(Z), dtype=R.dtype, device=R.device)
+        values.append(joint.mean + normal @ R.mT)
     return torch.cat(values)
+
+
+def _root(C: Tensor) -> Tensor:
+    """A root of a covariance; of its positive part where rounding errors outweigh the jitter, as
+    with a prior variance 1e10 times as large.
+    """
+    try:
+        return torch.linalg.cholesky(with_jitter(C, JITTER))
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        D, V = torch.linalg.eigh(C)
+        return V * D.clamp_min(0.0).sqrt()
 
 
 @torch.no_grad()

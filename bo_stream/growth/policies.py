@@ -137,7 +137,7 @@ def inducing_points(state: SGPRState, batch: Batch, selection: Selection) -> tup
             )
     free = state.Z[:0] if selection.free is None else selection.free.to(state.Z)
     Z = torch.cat([state.Z[selection.kept], batch.X[selection.entered], free])
-    old_index = selection.kept.new_full((state.size,), -1)
+    old_index = torch.full((state.size,), -1, device=Z.device)
     old_index[selection.kept] = torch.arange(len(selection.kept), device=Z.device)
     return Z, old_index
 

@@ -249,7 +249,7 @@ class Eigenbasis:
             most: Largest number of features, unless this would leave out more than `LIMIT` of the
                 prior variance.
         """
-        spectra, best = [torch.linalg.eigh(K) for K in factors], None
+        spectra, best = [torch.linalg.eigh(K.nan_to_num()) for K in factors], None
         many = cls.of(grid, amplitude, spectra, USUAL).size > FEW
         for share in (share for share in SHARES if many or share <= USUAL):
             basis = cls.of(grid, amplitude, spectra, share)
@@ -270,12 +270,12 @@ class Eigenbasis:
         Args:
             grid: The nodes.
             amplitude: 0-dim.
-            spectra: ``torch.linalg.eigh(K_k)``, of unit diagonals ``n_k x n_k``.
+            spectra: ``torch.linalg.eigh(K_k)``, of unit diagonals ``n_k x n_k``; NaN counts as 0.
             share: Eigenvalues below this share of the largest are left out.
         """
         vectors, values = [], []
         for D, U in spectra:
-            if not bool(D[-1] > 0.0):  # NaN too, at hyperparameters out of all range
+            if not bool(D[-1] > 0.0):  # no number in it, at hyperparameters out of all range
                 raise torch.linalg.LinAlgError("A kernel matrix is singular.")  # type: ignore[attr-defined]
             kept = D.flip(0) > share * D[-1]
             D, U = D.flip(0)[kept], U.flip(1)[:, kept]
@@ -350,7 +350,7 @@ def whole_roots(grid: Grid, parts: Sequence[Tensor]) -> list[Root]:
         roots = flushed(torch.linalg.cholesky(grid.spread(parts[0])))
         return [CholeskyRoot(grid, R) for R in roots]
     amplitudes, *factors = parts
-    spectra = zip(*(map(torch.linalg.eigh, K) for K in factors), strict=True)
+    spectra = zip(*(map(torch.linalg.eigh, K.nan_to_num()) for K in factors), strict=True)
     return [Eigenbasis.of(grid, *own) for own in zip(amplitudes, spectra, strict=True)]
 
 

@@ -185,6 +185,6 @@ class MaternGP(DataGP[S]):
         """
         self._lock.restores(self.parameters())
         number, kernel = self._like.new_tensor, cast(ScaleKernel, self.covar_module)
-        kernel.base_kernel.lengthscale = torch.as_tensor(lengthscales, dtype=torch.float64)
+        kernel.base_kernel.lengthscale = torch.as_tensor(lengthscales).to(self._like)
         kernel.outputscale, self.likelihood.noise = number(variance), number([variance * ratio])
         self._set_prior_mean(number([mean]))

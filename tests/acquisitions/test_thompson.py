@@ -12,7 +12,7 @@ from torch import Size, Tensor
 from acquisitions import ThompsonSampling
 from acquisitions.domain import SAME, Domain
 from acquisitions.thompson import Draws, candidates, drawn_at, maximised
-from bo_stream import HSGP, WISKI, ExactGP, NodeWISKI, OnlineSGPR
+from bo_stream import HSGP, WISKI, CaGP, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.base.ensemble import KernelEnsemble
 from bo_stream.errors import BoundsError, InputError, ShapeError, UnsupportedError
 from bo_stream.surrogates.registry import mixed_kernel
@@ -232,6 +232,25 @@ def test_draws_at_points_over_categories_follow_the_joint_posterior() -> None:
     sd = cov.diagonal().sqrt()
     assert float(((values.mean(0) - mean) / sd).abs().max()) < 0.04
     torch.testing.assert_close(values.T.cov() / sd.outer(sd), cov / sd.outer(sd), atol=0.04, rtol=0)
+
+
+@pytest.mark.parametrize("family", [ExactGP, CaGP])
+def test_draws_at_points_under_a_prior_far_wider_than_the_posterior(family: Any) -> None:
+    """A bowl under long lengthscales: rounding errors of the covariance are beyond any jitter."""
+    torch.manual_seed(0)
+    X, kernel = torch.rand(300, 3, dtype=torch.float64), ScaleKernel(RBFKernel(ard_num_dims=3))
+    kernel.outputscale, kernel.base_kernel.lengthscale = 2e7, 42.0
+    Y = (X - 0.4).square().sum(-1, keepdim=True)
+    options: dict[str, Any] = {"input_transform": None, "outcome_transform": None}
+    about = {"bounds": box(3), "covar_module": kernel.double(), **options}
+    model = family(X, Y, torch.full_like(Y, 0.01), **about)
+    near = torch.cat([torch.full((1, 3), 0.4), 0.4 + 0.01 * torch.rand(80, 3)]).double()
+    process = model.process()
+    with torch.no_grad():
+        C = process.at(near).covariance(process.at(near))[0]
+        values = drawn_at(near, model, [process], [2000])
+    assert float(torch.linalg.eigvalsh(C)[0]) < -1e-4 * float(C.diagonal().mean())
+    torch.testing.assert_close(values.std(0), C.diagonal().sqrt(), rtol=0.1, atol=0.0)
 
 
 def test_maximisers_and_rows_over_categories_have_the_best_one() -> None:

@@ -19,6 +19,7 @@ from bo_stream.mathematics.grid_kernel import (
     Eigenbasis,
     NodeProcess,
     features_of,
+    whole_roots,
 )
 from bo_stream.mathematics.kernels import product_factors
 from bo_stream.mathematics.process import conditioned_on
@@ -352,6 +353,8 @@ def test_how_many_nodes_are_possible(sizes: tuple[int, ...], product: bool, poss
 @pytest.mark.parametrize("value", [0.0, float("nan")])
 def test_a_singular_kernel_matrix_is_a_failed_factorisation(value: float) -> None:
     """A fit steps back from hyperparameters that raise it; an IndexError would end the fit."""
-    grid, singular = unit_grid((4,)), torch.full((4, 4), value, dtype=torch.float64)
-    with pytest.raises(torch.linalg.LinAlgError):
-        Eigenbasis.of(grid, torch.tensor(1.0), [torch.linalg.eigh(singular)], 1e-9)
+    grid, singular = unit_grid((4,)), torch.full((1, 4, 4), value, dtype=torch.float64)
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):  # so that BoTorch does, too
+        whole_roots(grid, [torch.ones(1), singular])
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        Eigenbasis.chosen(grid, torch.tensor(1.0), list(singular), 1e-9, 4)
