@@ -294,7 +294,7 @@ def build(document: Mapping[str, Any], name: str = "the checkpoint", **modules: 
             unlike += _unlike(kinds, {name: arguments.get(name) for name in TRANSFORMS})
             if not unlike:
                 model = _LOADABLE[document["class"]](**arguments)
-                unlike = _unlike(kinds, model._arguments())
+                unlike = _unlike(kinds, dict.fromkeys(kinds) | model._arguments())
             if not unlike:
                 model.load_state_dict(document["state"])
                 for parameter, learned in document["learned"].items():
