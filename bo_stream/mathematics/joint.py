@@ -186,8 +186,9 @@ def products(rows: Tensor, others: Tensor) -> Tensor:
     """
     if rows.ndim == 3 or others.ndim > 3:
         return rows @ others
-    product = flattened(rows) @ others
-    return product.unflatten(-2, (*rows.shape[:-3], rows.shape[-2])).movedim(0, -3)
+    return (
+        (flattened(rows) @ others).unflatten(-2, (*rows.shape[:-3], rows.shape[-2])).movedim(0, -3)
+    )
 
 
 def product(A: Tensor, B: Tensor) -> Tensor:
@@ -210,8 +211,9 @@ def flattened(rows: Tensor) -> Tensor:
 FEATURE_TILE = 4096
 """Points whose features are computed at a time."""
 
-KEPT = 2**25
-"""Covariances, or entries of joint posteriors, kept between calls at most: 256 MiB each."""
+KEPT, COVARIANCES = 2**25, 2**27
+"""Entries of joint posteriors, and covariances with the points of an integral, kept between calls
+at most: 256 MiB and 1 GiB."""
 
 
 Factors = tuple[Joint, Tensor, Tensor]
@@ -229,8 +231,8 @@ class Integral:
     Attributes:
         t: The joint posterior at the points, or of the functionals.
         weights: Their weights, ``P``.
-        kept: The rows of the last argument of `gram_diagonal` and its covariances with t, if few,
-            before data were added to the process.
+        kept: The rows of the last arguments of `gram_diagonal` and their covariances with t, if
+            few, before data were added to the process.
     """
 
     t: Joint
@@ -274,12 +276,17 @@ class Integral:
         return cov @ weighted if a is b else self._times(a, weighted)
 
     def gram_diagonal(self, a: Joint) -> Tensor:
-        """The diagonal of ``gram(a, a)``. The covariances of the last ``a``, that of a pool from
-        which a batch is selected, are kept for all data added, up to `KEPT` entries.
+        """The diagonal of ``gram(a, a)``. The covariances of the last ``a``, such as parts of a
+        pool from which a batch is selected, are kept for all data added, up to `COVARIANCES`.
         """
-        if a.X.ndim == 2 and a.mean.numel() * len(self.weights) <= KEPT and self._kept(a) is None:
+        if (
+            a.X.ndim == 2
+            and a.mean.numel() * len(self.weights) <= COVARIANCES
+            and self._kept(a) is None
+        ):
             bare, t = (joint.given(joint.mean, ()) for joint in (a, self.t))
-            self.kept[:] = [(a.rows, bare.covariance(t))]
+            self.kept.append((a.rows, bare.covariance(t)))
+            del self.kept[: -(COVARIANCES // max(cov.numel() for _, cov in self.kept))]
         return self._times(a).square() @ self.weights
 
     def conditioned(self, factors: Factors) -> Integral:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from botorch.acquisition.monte_carlo import qUpperConfidenceBound
 from botorch.exceptions.errors import UnsupportedError as BotorchUnsupportedError
 from botorch.models.transforms import Standardize
 from botorch.sampling.normal import SobolQMCNormalSampler
+from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from acquisitions import NIPV, MaxVariance, Random, select_from_pool
@@ -129,6 +131,26 @@ def test_ties_go_to_the_lowest_index() -> None:
     indices, _ = select_from_pool(MaxVariance(empty), nodes, 1)
     scores = MaxVariance(empty)(nodes.unsqueeze(-2))
     assert indices.tolist() == [int((scores == scores.max()).nonzero()[0])]
+
+
+class Counted(RBFKernel):
+    """Notes how many pairs it is evaluated at with the test points."""
+
+    pairs: ClassVar[list[int]] = []
+
+    def forward(self, x1: Tensor, x2: Tensor, **options: Any) -> Any:
+        if x2.shape[-2] == len(T):
+            self.pairs.append(x1.shape[-2] * len(T))
+        return super().forward(x1, x2, **options)
+
+
+def test_the_kernel_between_pool_and_test_points_is_evaluated_once() -> None:
+    kernel = Counted(ard_num_dims=2)
+    model = ExactGP(X, Y, bounds=BOUNDS, covar_module=kernel, input_transform=None)
+    acqf = NIPV(model, T)
+    Counted.pairs.clear()
+    select_from_pool(acqf, POOL, 5, chunk_size=9)
+    assert len(POOL) * len(T) <= sum(Counted.pairs) < 2.5 * len(POOL) * len(T)  # 5 picks
 
 
 def test_any_other_acquisition_goes_one_by_one_with_picks_pending() -> None:
