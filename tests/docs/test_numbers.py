@@ -138,7 +138,7 @@ SURROGATES = [
     f"| mean rank {WARPED} (95 %: {rank_range(*CLASSICS, 'bo_stream')}) of six methods on 13 "
     f"functions, where Optuna's GP has {rank(*CLASSICS, 'Optuna GP')} |",
     f"| a point observed costs {figure('cost', 'HSGP observe')} of a Cholesky factorisation of "
-    "1,000 rows, after 1,000 points and after 100,000 |",
+    "1,000 rows with 256 features, after 1,000 points and after 100,000 |",
     f"| mean rank {TRUST['n = 2,000']} (95 %: {rank_range(LARGE, 'n = 2,000', OURS)}) of four "
     f"methods after 2,000 evaluations, CMA-ES with restarts {CMA['n = 2,000']}; "
     f"{TRUST['n = 10,000']} ({rank_range(LARGE, 'n = 10,000', OURS)}) and {CMA['n = 10,000']} "
@@ -159,7 +159,8 @@ SURROGATES = [
     "population |",
     f"| as for `TrustRegionGP`: mean rank {TRUST['n = 2,000']} of four methods after 2,000 "
     f"evaluations, {TRUST['n = 10,000']} after 10,000 |",
-    f"| a step of `NodeWISKI` in 6 inputs costs {figure('cost', 'NodeWISKI step after 1000')} "
+    "| a step of `NodeWISKI` of 256 nodes in 6 inputs costs "
+    f"{figure('cost', 'NodeWISKI step after 1000')} "
     f"factorisations after 1,000 points, {figure('cost', 'NodeWISKI step after 100000')} after "
     "100,000 |",
     f"| error of a map of prevalence {figure('counts', 'prevalence')}, at random sites "
@@ -345,7 +346,7 @@ def test_every_number_of_a_recommendation_is_among_them() -> None:
         tables = [part for part in text.split("\n\n") if "| number |" in part]
         for line in [line for part in tables for line in part.splitlines()[2:]]:
             cell = line.split(" | ")[column].removesuffix(" |")
-            assert cell in said or cell == "the same cost after 1,000 and 100,000 points"
+            assert cell in said or cell.endswith("the same cost after 1,000 and 100,000 points")
         assert tables
 
 
