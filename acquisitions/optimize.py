@@ -35,6 +35,7 @@ from acquisitions.moments import (
 )
 from acquisitions.search import Search, Target
 from bo_stream.base.gaussian_model import GaussianModel
+from bo_stream.errors import BoundsError
 from bo_stream.mathematics.exact import Array
 from bo_stream.mathematics.expanded import ExpandedProcess
 
@@ -121,11 +122,28 @@ def search_of(acqf: Any, bounds: Tensor, q: int) -> Search | None:
     model = acqf.model if type(acqf) in SEARCHED else None
     if not isinstance(model, GaussianModel) or model.num_outputs != 1:
         return None
+    if not _inside(model, bounds, getattr(acqf, "X_pending", None)):
+        return None
     process = model.expanded()
     target = None if process is None else _target(acqf, process, bounds, q)
     if process is None or target is None:
         return None
     return Search(process, target, _array(bounds), q)
+
+
+def _inside(model: GaussianModel, *points: Tensor | None) -> bool:
+    """Whether points are in a surrogate's bounds; farther out its posterior is that at the bounds,
+    or refused.
+
+    Raises:
+        ShapeError, InputError: for points of another dimension, or not finite.
+    """
+    try:
+        for X in points:
+            _ = X is None or model.transformed(X)
+    except BoundsError:
+        return False
+    return True
 
 
 def value_of(acqf: Any, search: Search, X: Tensor, own: float) -> Tensor | None:
@@ -176,7 +194,8 @@ def _target(acqf: Any, process: ExpandedProcess, bounds: Tensor, q: int) -> Targ
         total = float(process.marginals(test[0])[1] @ test[1])
         return Target(IntegratedVariance(noise, total), *held, process.sums_over(*test))
     numbers = [getattr(acqf, name, 0.0) for name in ("best_f", "beta", "beta_prime")]
-    if acqf.posterior_transform is not None or any(torch.as_tensor(n).numel() > 1 for n in numbers):
+    plain = all(torch.as_tensor(n).numel() == 1 and math.isfinite(n) for n in numbers)
+    if acqf.posterior_transform is not None or not plain:
         return None
     best, beta, root = map(float, numbers)
     if type(acqf) in OF_ONE:

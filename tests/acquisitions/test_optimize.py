@@ -26,6 +26,7 @@ from acquisitions.ascent import maximise_in_turn, of_acquisition
 from acquisitions.domain import Domain
 from bo_stream import HSGP, WISKI, CaGP, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.base.gaussian_model import GaussianModel
+from bo_stream.errors import BoundsError, ShapeError
 from tests.calls import calls_of
 
 BOX = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64)
@@ -174,6 +175,26 @@ def test_an_input_of_no_width_is_left_to_botorch() -> None:
     flat = torch.tensor([[0.0, 0.3], [2.0, 0.3]], dtype=torch.float64)
     points, _ = optimize_acqf(build("qucb", surrogate()), flat, 2, num_restarts=1, raw_samples=4)
     assert bool((points[:, 1] == 0.3).all())
+
+
+@pytest.mark.parametrize("name", [*ONE, *MANY])
+def test_points_that_the_surrogate_refuses_are_not_searched(name: str) -> None:
+    make = {**MANY, **ONE}[name]
+    with pytest.raises(BoundsError):
+        optimize_acqf(make(surrogate(), None), 2.0 * BOX, 1, num_restarts=1, raw_samples=4)
+    with pytest.raises(ShapeError):
+        optimize_acqf(make(surrogate(), None), BOX[:, :1], 1, num_restarts=1, raw_samples=4)
+    if name in MANY:
+        with pytest.raises(BoundsError):
+            optimize_acqf(make(surrogate(), PENDING + 4.0), BOX, 1, num_restarts=1, raw_samples=4)
+
+
+def test_a_little_outside_of_the_bounds_the_value_is_that_at_the_bounds() -> None:
+    model = ExactGP(X, 3.0 * X[:, :1], bounds=BOX)
+    acqf = UpperConfidenceBound(model, 4.0)
+    wide = BOX + torch.tensor([[0.0, 0.0], [0.1, 0.0]])
+    _, value = optimize_acqf(acqf, wide, 1, num_restarts=2, raw_samples=16)
+    assert float(value) == pytest.approx(float(optimize_acqf(acqf, BOX, 1)[1]), abs=1e-2)
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
