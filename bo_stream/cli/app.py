@@ -359,7 +359,7 @@ def amend(
     after = campaign.ledger.refresh().trials
     corrected = [f"{id:g}" for id in filled["trial"] if before[int(id)] != after[int(id)]]
     print(f"Rows with a value: {len(filled)}; without: {len(frame) - len(filled)}.")
-    print(f"Corrected trials: {', '.join(corrected) or 'none'}.")
+    print(f"Corrected trials, by id: {', '.join(corrected) or 'none'}.")
 
 
 @app.command()

@@ -30,10 +30,10 @@ def test_amend(told: Path, bo) -> None:
     Path("right.csv").write_text("trial,y\n2,3.0\n3,\n4,1.0\n")
     code, out, err = bo("amend", "oven.toml", "right.csv")
     assert (code, err) == (0, "")
-    assert "Rows with a value: 2; without: 1." in out and "Corrected trials: 2." in out
+    assert "Rows with a value: 2; without: 1." in out and "Corrected trials, by id: 2." in out
     assert trials(bo)["y"].tolist() == [5.0, 4.0, 3.0, 2.0, 1.0]
     code, out, _ = bo("amend", "oven.db", "right.csv")  # twice is once
-    assert code == 0 and "Corrected trials: none." in out
+    assert code == 0 and "Corrected trials, by id: none." in out
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_corrections_are_read_as_outcomes_are(bo: Any) -> None:
     code, _, err = bo("amend", "p.toml", "c.csv")
     assert code == 2 and "row 2, column 'y'" in err
     Path("c.csv").write_text("trial;y\n0;1,5\n")
-    assert "Corrected trials: 0." in bo("amend", "p.toml", "c.csv")[1]
+    assert "Corrected trials, by id: 0." in bo("amend", "p.toml", "c.csv")[1]
 
 
 def test_a_console_without_letters_still_gets_the_file(

@@ -70,7 +70,7 @@ def test_outcomes_are_filled_in_one_after_the_other(tmp_path: Path, bo, bread: P
     assert code == 0 and "1 told, 1 running" in out
     (tmp_path / "fix.csv").write_text("trial,energy\n0,21\n")
     code, out, _ = bo("amend", "bread.toml", "fix.csv")
-    assert code == 0 and "Corrected trials: 0." in out
+    assert code == 0 and "Corrected trials, by id: 0." in out
     code, out, _ = bo("trials", "bread.toml")
     assert "21" in out and "moisture" in out
 
