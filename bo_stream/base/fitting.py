@@ -33,6 +33,7 @@ from typing import Any, cast
 
 import torch
 from gpytorch.constraints import Interval
+from gpytorch.kernels import ScaleKernel
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from gpytorch.module import Module
@@ -718,6 +719,11 @@ def objective_of(
     coordinates = Coordinates(model, profiled)
     if trust is not None:
         coordinates.confine(trust)
+    kernel = model.covar_module
+    if profiled and model.noise_mode == "learned" and isinstance(kernel, ScaleKernel):
+        # at least the squared standard error of the mean, which is else taken as known
+        total = (kernel.outputscale + model.likelihood.noise.mean()).detach()
+        coordinates.keep_above(kernel.raw_outputscale, total / model.stream.count.clamp_min(1.0))
 
     def objective() -> tuple[Tensor, Tensor | None]:
         value, mean = model._objective(profile_mean=profiled)

@@ -235,8 +235,7 @@ class Stream:
     def empty(cls, outputs: int) -> Stream:
         """Before the family's state is built."""
         count = torch.zeros((), dtype=torch.int64)
-        noise = torch.zeros(outputs, dtype=torch.float64)
-        return cls(None, count, noise, FitMemory.empty())
+        return cls(None, count, torch.zeros(outputs, dtype=torch.float64), FitMemory.empty())
 
     @property
     def sums(self) -> SufficientStatistics:

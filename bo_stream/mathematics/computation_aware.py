@@ -116,8 +116,7 @@ class BlockMatrix:
     def append(self, other: BlockMatrix) -> BlockMatrix:
         """blkdiag(S, other)."""
         block = torch.cat([self.block, other.block + self.num_actions])
-        values = torch.cat([self.values, other.values])
-        return BlockMatrix(block, values)
+        return BlockMatrix(block, torch.cat([self.values, other.values]))
 
     def merge(self, T: BlockMatrix) -> BlockMatrix:
         """S T: the blocks of the rows of T that share a column become one block."""

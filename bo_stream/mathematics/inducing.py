@@ -399,8 +399,7 @@ def _old_columns(
     A_z = solve(L_b, dense(kernel, Z, z))
     A_a = A_a.index_copy(1, dropped, A_z)
     W = inverse_factor(state.L)[:, dropped]
-    trace = ((W.mT @ state.G @ W) * (dense(kernel, z) - A_z.mT @ A_z)).sum()
-    return A_a, trace
+    return A_a, ((W.mT @ state.G @ W) * (dense(kernel, z) - A_z.mT @ A_z)).sum()
 
 
 # -- posterior and bounds --------------------------------------------------------------------------

@@ -63,8 +63,7 @@ class NodeState(SufficientStatistics):
 
     def about(self, origin: Tensor) -> Self:
         """The same statistics about another origin: O(m)."""
-        moved = super().about(origin)
-        return replace(moved, y1=self.y1 - (origin - self.origin) * self.one)
+        return replace(super().about(origin), y1=self.y1 - (origin - self.origin) * self.one)
 
     @classmethod
     def before_data(cls, dim: int, outputs: int) -> Self:

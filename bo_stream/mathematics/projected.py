@@ -125,8 +125,7 @@ class LearnedProjection:
         if isinstance(self.option, nn.Module):
             return None
         origin = self(torch.zeros(1, self.inputs).to(phi), phi)
-        unit = torch.eye(self.inputs).to(phi)
-        return (self(unit, phi) - origin).mT, origin[0]
+        return (self(torch.eye(self.inputs).to(phi), phi) - origin).mT, origin[0]
 
     def others(self, count: int) -> list[Tensor]:
         """Other starts: random directions of linear functions; none of a module."""

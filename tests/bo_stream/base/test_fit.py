@@ -17,7 +17,7 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from scipy.optimize import minimize
 from torch import Tensor
 
-from bo_stream import WISKI, CaGP, ExactGP
+from bo_stream import SVDGP, WISKI, CaGP, ExactGP, NodeWISKI, OnlineSGPR
 from bo_stream.base.fitting import Coordinates, fit_model, log_prior, profiled_mean
 from bo_stream.errors import StateError
 from bo_stream.testing.wholeness import interrupted, lines_of
@@ -242,6 +242,22 @@ def test_an_interrupted_fit_keeps_the_best_point_seen(make: Callable[[], Any]) -
 
 
 # -- resuming --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [ExactGP, WISKI, NodeWISKI, OnlineSGPR, SVDGP, CaGP])
+@pytest.mark.parametrize("n", [1, 10, 25])
+def test_replicates_at_one_place_say_little_of_others(family: Any, n: int) -> None:
+    """At the place the deviation is about a standard error, and elsewhere it is larger."""
+    generator = torch.Generator().manual_seed(n)
+    X, Y = torch.full((n, 2), 0.3).double(), 10.0 + torch.randn(n, 1, generator=generator).double()
+    model = family(X, Y, bounds=BOX[:, :2])
+    for _ in range(2):
+        model.fit()
+    with torch.no_grad():
+        at, far = model.posterior(torch.tensor([[0.3, 0.3], [0.95, 0.95]])).variance.sqrt()
+    standard_error = float(Y.std()) / n**0.5 if n > 1 else 0.0
+    assert 0.4 * standard_error < float(at) < max(1.1 * standard_error, 0.1)
+    assert float(far) > max(1.1 * float(at), 0.6 * standard_error)
 
 
 def test_other_hyperparameters_than_those_the_curvature_is_of() -> None:
