@@ -93,6 +93,10 @@ def report(c: dict[str, Any], done: Done, folder: Path) -> None:
     ends = [ended(run, table) for run, table in campaigns]
     last = kept(ends, [*CAMPAIGN, "seed"], "campaigns", c, folder)
     if len(last):
+        order = {
+            one.get("label", one["name"]): k for k, one in enumerate(c["malaria"]["surrogate"])
+        }
+        last = last.sort_values("surrogate", key=lambda each: each.map(order), kind="stable")
         found = learned(last)
         found.to_csv(folder / "malaria.csv", index=False)
         say("\n" + found.to_string(index=False, float_format="{:.3g}".format))
