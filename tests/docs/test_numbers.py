@@ -319,8 +319,8 @@ MISSION = [
     f"{mapped('benin', GRID).replace(' and', ', at random')}; of `ExactGP` "
     f"{mapped('benin', 'ExactGP')}; of O-SVGP {mapped('benin', 'O-SVGP')}.",
     f"In Senegal they are {mapped('senegal', GRID)}, {mapped('senegal', 'ExactGP')}, "
-    f"{mapped('senegal', 'O-SVGP')}; in Nigeria of `WISKI` {mapped('nigeria', GRID)}, of `ExactGP` "
-    f"{mapped('nigeria', 'ExactGP')}.",
+    f"{mapped('senegal', 'O-SVGP')}; in Nigeria {mapped('nigeria', GRID)}, "
+    f"{mapped('nigeria', 'ExactGP')}, {mapped('nigeria', 'O-SVGP')}.",
     f"60 batches by NIPV take `WISKI` {lasting(GRID)} processor seconds in Benin, Senegal and "
     f"Nigeria, `ExactGP` {lasting('ExactGP')}.",
     f"With Thompson sampling `WISKI` makes {ENDS['Thompson-sampling']['n']['WISKI']:,.0f} "
