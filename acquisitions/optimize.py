@@ -140,7 +140,8 @@ def _inside(model: GaussianModel, *points: Tensor | None) -> bool:
     """
     try:
         for X in points:
-            _ = X is None or model.transformed(X)
+            if X is not None:
+                model.transformed(X)
     except BoundsError:
         return False
     return True

@@ -714,14 +714,17 @@ def fit_model(
 def objective_of(
     model: Fittable, trust: float | None = None, most: int = MAX_EVALS
 ) -> AscentObjective:
-    """What a fit maximises: the objective plus log priors, in the coordinates of a surrogate."""
+    """What a fit maximises: the objective plus log priors, in the coordinates of a surrogate.
+
+    Where mean and noise are learned, the output scale of a `ScaleKernel` stays at the squared
+    standard error of the mean or above.
+    """
     profiled = profiled_mean(model)
     coordinates = Coordinates(model, profiled)
     if trust is not None:
         coordinates.confine(trust)
     kernel = model.covar_module
     if profiled and model.noise_mode == "learned" and isinstance(kernel, ScaleKernel):
-        # at least the squared standard error of the mean, which is else taken as known
         total = (kernel.outputscale + model.likelihood.noise.mean()).detach()
         coordinates.keep_above(kernel.raw_outputscale, total / model.stream.count.clamp_min(1.0))
 

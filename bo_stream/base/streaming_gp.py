@@ -589,7 +589,8 @@ class StreamingGP(checkpoint.Saveable, Fittable, Generic[S]):
     def fit(self, max_evals: int | None = None) -> FitReport:
         """Fit the hyperparameters, starting from their current values.
 
-        If interrupted, the best hyperparameters found so far are kept.
+        If interrupted, the best hyperparameters found so far are kept. Predictions take the mean as
+        known, so the output scale stays at its squared standard error or above.
 
         Args:
             max_evals: Maximum number of evaluations of objective and gradient; by default the

@@ -194,7 +194,8 @@ def test_a_little_outside_of_the_bounds_the_value_is_that_at_the_bounds() -> Non
     acqf = UpperConfidenceBound(model, 4.0)
     wide = BOX + torch.tensor([[0.0, 0.0], [0.1, 0.0]])
     _, value = optimize_acqf(acqf, wide, 1, num_restarts=2, raw_samples=16)
-    assert float(value) == pytest.approx(float(optimize_acqf(acqf, BOX, 1)[1]), abs=1e-2)
+    best = float(optimize_acqf(acqf, BOX, 1)[1])
+    assert float(value) == pytest.approx(best, abs=1e-2)  # extrapolated, it is .27 larger
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1e9])

@@ -241,9 +241,6 @@ def test_an_interrupted_fit_keeps_the_best_point_seen(make: Callable[[], Any]) -
     assert model.fit().value > now - 1e-8
 
 
-# -- resuming --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("family", [ExactGP, WISKI, NodeWISKI, OnlineSGPR, SVDGP, CaGP])
 @pytest.mark.parametrize("n", [1, 10, 25])
 def test_replicates_at_one_place_say_little_of_others(family: Any, n: int) -> None:
@@ -258,6 +255,9 @@ def test_replicates_at_one_place_say_little_of_others(family: Any, n: int) -> No
     standard_error = float(Y.std()) / n**0.5 if n > 1 else 0.0
     assert 0.4 * standard_error < float(at) < max(1.1 * standard_error, 0.1)
     assert float(far) > max(1.1 * float(at), 0.6 * standard_error)
+
+
+# -- resuming --------------------------------------------------------------------------------------
 
 
 def test_other_hyperparameters_than_those_the_curvature_is_of() -> None:
