@@ -33,7 +33,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[LearningRun]:
 
     Args:
         c: Keys of ``configs/malaria_senegal.toml``.
-        smoke: Three steps on a small synthetic field; one kernel, one seed.
+        smoke: Three steps on a small synthetic field; one observation model, kernel and seed.
 
     Raises:
         InputError: for sizes that no campaign can have.
@@ -44,6 +44,7 @@ def plan(c: dict[str, Any], smoke: bool = False) -> list[LearningRun]:
         refuse_options(entry)
     if smoke:
         c = c | SMOKE | {key: c[key][:1] for key in ("kernels", "seeds")}
+        c["observations"] = c["observations"][-1:]
     runs = [run for raster in c["raster"] for run in _campaigns(c, raster)]
     for run in runs:
         run.campaign()  # too few cells are refused now, not at the last campaign
