@@ -315,10 +315,10 @@ class Campaign:
             if self._begun[1] is not None or self.settings.surrogate is None:
                 raise
             raise StateError(
-                "a stored surrogate that this release can build",
-                f"{self.settings.surrogate} ({error})",
-                "Continue with another one: "
-                f"Campaign.resume(url, {ledger.name!r}, surrogate='wiski').",
+                "a stored surrogate and acquisition function that this program can build",
+                f"{self.settings.surrogate} and {self.settings.acquisition} ({error})",
+                "Register your own first, or continue with others: "
+                f"Campaign.resume(url, {ledger.name!r}, surrogate='wiski', acquisition='qlogei').",
             ) from error
         return CampaignState(ledger, engine).sync()
 

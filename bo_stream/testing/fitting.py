@@ -152,6 +152,12 @@ class FittingContract(Contract):
         model.fit()
         assert abs(model.mean_module.constant.item() + 7.0) < 0.5
 
+    def test_a_free_mean_is_learned(self) -> None:
+        X, Y, Yvar = self.data(14)
+        model = self.over(X, Y + 5.0, Yvar)
+        model.fit()
+        assert 4.0 < model.mean_module.constant.item() < 7.0
+
     def test_a_zero_mean(self) -> None:
         self.require(self.build(4), "takes_modules")
         model = self.build(mean_module=ZeroMean())

@@ -214,3 +214,11 @@ def test_the_template_names_every_family() -> None:
     text = TEMPLATE.read_text().partition("[surrogate]")[2].partition("[acquisition]")[0]
     exported = [name for name, one in FAMILIES.items() if one.__name__ in bo_stream.__all__]
     assert not [name for name in exported if name not in text.replace(",", " ").split()]
+
+
+def test_the_template_names_every_key() -> None:
+    from bo_stream.cli.app import TEMPLATE
+
+    lines = [line.removeprefix("# ") for line in TEMPLATE.read_text().splitlines()]
+    keys = set(CampaignConfig.model_fields) - {"targets"}
+    assert not [k for k in keys if not any(one.startswith((f"{k} = ", f"[{k}")) for one in lines)]
