@@ -22,17 +22,19 @@ def at_budget(run: pd.DataFrame, unit: Unit, budget: float) -> pd.DataFrame:
     of seconds is a checkpoint, whose row was written at the next evaluation: the first row from
     there on has what was told by then. A run that ended before counts with its last row.
     """
+    spent = run[unit].to_numpy()
     if unit == "n":
-        return run[(run["n"] <= budget) & (run["n"].iloc[-1] >= budget)].tail(1)
-    after = run[run["cpu_seconds"] >= budget]
-    return after.head(1) if len(after) else run.tail(1)
+        row = int((spent <= budget).sum()) - 1 if spent[-1] >= budget else -1
+        return run.iloc[row : row + 1] if row >= 0 else run.iloc[:0]
+    row = min(int((spent < budget).sum()), len(spent) - 1)
+    return run.iloc[row : row + 1]
 
 
 def losses(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFrame:
     """Losses within a budget: a row for each task and seed, a column for each method."""
     keys = ["task", "seed", "method"]
     reached = pd.concat([at_budget(run, unit, budget) for run in runs], ignore_index=True)
-    every = pd.concat([run[keys].head(1) for run in runs], ignore_index=True)
+    every = pd.concat([run.iloc[:1] for run in runs], ignore_index=True)[keys]
     table = every.merge(reached[[*keys, "loss"]], how="left", on=keys)
     wide = table.pivot(index=["task", "seed"], columns="method", values="loss")
     rows = list(dict.fromkeys(zip(table["task"], table["seed"], strict=True)))
