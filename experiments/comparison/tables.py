@@ -24,10 +24,8 @@ def at_budget(run: pd.DataFrame, unit: Unit, budget: float) -> pd.DataFrame:
     """
     spent = run[unit].to_numpy()
     if unit == "n":
-        row = int((spent <= budget).sum()) - 1 if spent[-1] >= budget else -1
-        return run.iloc[row : row + 1] if row >= 0 else run.iloc[:0]
-    row = min(int((spent < budget).sum()), len(spent) - 1)
-    return run.iloc[row : row + 1]
+        return run.iloc[: (spent <= budget).sum() if spent[-1] >= budget else 0].tail(1)
+    return run.iloc[: (spent < budget).sum() + 1].tail(1)
 
 
 def losses(runs: Sequence[pd.DataFrame], unit: Unit, budget: float) -> pd.DataFrame:
